@@ -1,0 +1,155 @@
+"""Canonical JSON, strict parsing and SHA-256 digests (contract, head).
+
+The canonical form is ``json.dumps(obj, sort_keys=True, separators=(",", ":"),
+ensure_ascii=True, allow_nan=False).encode()``; a digest is lower-case hex over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.errors import DocumentError
+
+MAX_DEPTH = 64
+"""Deepest nesting accepted in any document; far above every record of the contract."""
+
+_CHUNK_BYTES = 1 << 20
+
+
+def canonical_json(obj: Any) -> bytes:
+    """Return the canonical bytes of a JSON value.
+
+    Raises:
+        DocumentError: for NaN, Infinity or a value JSON cannot hold.
+    """
+    try:
+        text = json.dumps(
+            obj, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        )
+    except (TypeError, ValueError) as error:
+        raise DocumentError(
+            "a value has no canonical JSON form",
+            expected="finite numbers, strings, booleans, null, arrays, objects",
+            found=str(error),
+        ) from error
+    return text.encode()
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` as lower-case hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_json(obj: Any) -> str:
+    """Return the digest of a JSON value's canonical form."""
+    return sha256_bytes(canonical_json(obj))
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, read in blocks of 1 MiB."""
+    hasher = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_CHUNK_BYTES):
+            hasher.update(block)
+    return hasher.hexdigest()
+
+
+def parse_json(text: str | bytes, *, where: str) -> Any:
+    """Parse strict JSON: UTF-8, no duplicate keys, no NaN or Infinity, bounded depth.
+
+    Args:
+        text: the document.
+        where: the file or field that messages name.
+
+    Raises:
+        DocumentError: naming the place and the rule that was broken.
+    """
+    hooks = _StrictHooks(where)
+    try:
+        value = json.loads(
+            _decode(text, where),
+            parse_constant=hooks.refuse_constant,
+            parse_float=hooks.finite_float,
+            object_pairs_hook=hooks.unique_keys,
+        )
+    except DocumentError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(
+            "the document is not strict JSON",
+            expected="one JSON value",
+            found=str(error) or "nesting too deep to parse",
+            where=where,
+        ) from error
+    _check_depth(value, where)
+    return value
+
+
+def _decode(text: str | bytes, where: str) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            "the document is not UTF-8", expected="UTF-8 text", found=str(error), where=where
+        ) from error
+
+
+class _StrictHooks:
+    """What the standard parser is told to refuse, each refusal naming the document."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def refuse_constant(self, name: str) -> NoReturn:
+        raise DocumentError(
+            "the document holds a number JSON does not have",
+            expected="a finite number",
+            found=name,
+            where=self.where,
+        )
+
+    def finite_float(self, literal: str) -> float:
+        value = float(literal)
+        if math.isinf(value):
+            self.refuse_constant(literal[:40])
+        return value
+
+    def unique_keys(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                raise DocumentError(
+                    "an object holds one key twice",
+                    expected="each key once",
+                    found=f"{key!r} again",
+                    where=self.where,
+                )
+            seen[key] = value
+        return seen
+
+
+def _check_depth(value: Any, where: str) -> None:
+    """Refuse nesting beyond MAX_DEPTH, walking level by level rather than recursing."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                children.extend(item.values())
+            elif isinstance(item, list):
+                children.extend(item)
+        if not children:
+            return
+        level = children
+    raise DocumentError(
+        "the document is nested too deeply",
+        expected=f"at most {MAX_DEPTH} levels",
+        found="more",
+        where=where,
+    )
