@@ -1,0 +1,130 @@
+"""``python -m harness COMMAND``: everything that neither trains nor evaluates.
+
+Exit codes: 0 done, 1 something is false, 3 something is unknown, 4 usage or unreadable input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import DocumentError, HarnessError, UsageError
+
+Command = Callable[[Sequence[str]], int]
+
+
+def spec_command(argv: Sequence[str]) -> int:
+    """Load and check a spec; print digest, arms, gates and notes."""
+    from harness.gates.catalog import required_gate_ids
+    from harness.spec import describe, load_spec
+
+    parser = _parser("spec", spec_command)
+    parser.add_argument("path", type=Path)
+    loaded = load_spec(parser.parse_args(argv).path)
+    _print(*describe(loaded, required_gate_ids(loaded.spec)))
+    return 0
+
+
+def grade_command(argv: Sequence[str]) -> int:
+    """Grade lines of {text, gold, finished}; print lines of {prediction, correct}."""
+    parser = _parser("grade", grade_command)
+    parser.add_argument("path", type=Path, help="JSONL file, or - for standard input")
+    path = parser.parse_args(argv).path
+    if str(path) == "-":
+        return _grade_stream(sys.stdin.buffer)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise DocumentError(
+            "the file cannot be read", found=str(error.strerror), where=str(path)
+        ) from error
+    with stream:
+        return _grade_stream(stream)
+
+
+def _grade_stream(stream: BinaryIO) -> int:
+    from harness.answers import grade_lines
+
+    for row in grade_lines(stream):
+        _print(json.dumps(row, allow_nan=False))
+    return 0
+
+
+def serve_command(argv: Sequence[str]) -> int:
+    """Start the embedded service by hand and say how to point a client at it."""
+    from harness.local_service.process import serve_by_hand
+
+    return serve_by_hand(argv)
+
+
+def result_command(argv: Sequence[str]) -> int:
+    """Print a run's current result document as one line, RESULT {...}."""
+    from harness.result import read_result, result_line
+
+    parser = _parser("result", result_command)
+    parser.add_argument(
+        "run", type=Path, nargs="?", default=Path("artifacts/runs/local/latest"), help="run folder"
+    )
+    path = parser.parse_args(argv).run / "result.json"
+    if not path.is_file():
+        raise UsageError(
+            "there is no result to print",
+            expected="a run's folder with result.json",
+            found="nothing",
+            where=str(path),
+            fix="make demo, or name another run",
+        )
+    _print(result_line(read_result(path)))
+    return 0
+
+
+COMMANDS: dict[str, Command] = {
+    "spec": spec_command,
+    "grade": grade_command,
+    "result": result_command,
+    "serve": serve_command,
+}
+
+
+def _parser(name: str, command: Command) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=f"python -m harness {name}", description=command.__doc__)
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")
+
+
+def _usage() -> str:
+    lines = ["usage: python -m harness COMMAND [...]", "", "commands:"]
+    lines += [f"  {name:8} {(command.__doc__ or '').strip()}" for name, command in COMMANDS.items()]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    if not argv or argv[0] in {"-h", "--help"}:
+        _print(_usage())
+        return 0 if argv else 4
+    if argv[0] not in COMMANDS:
+        sys.stderr.write(f"unknown command {argv[0]!r}\n{_usage()}\n")
+        return 4
+    try:
+        return COMMANDS[argv[0]](argv[1:])
+    except HarnessError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 4
+    except SystemExit as exit_request:
+        # argparse exits with 2 for a bad command line; design §1 calls that 4.
+        return 4 if exit_request.code not in (0, None) else 0
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

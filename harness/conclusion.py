@@ -1,0 +1,147 @@
+"""The last act of a run: scores and verdict from the rows on disk, and the end of ``result.json``.
+
+Nothing here trusts a number that was posted earlier: accuracies and the decision are computed from
+``predictions/*.jsonl`` (contract §7, §8), and gates that do not stand cap the verdict (§2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.completeness import Plan
+from harness.decision import Decision, decide
+from harness.decision_rule import Arms, Rule
+from harness.digest import parse_json, sha256_file, sha256_json
+from harness.evaluate import BASE_ARM, EVALUATOR_NAME, METRIC, predictions_path
+from harness.gates.standing import Standing
+from harness.observations import ROW_FIELDS, read_observations
+from harness.plan import PlannedRun
+from harness.result import ResultDocument
+from harness.result_rules import cap_verdict
+from harness.spec_rules import resolve_roles
+from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
+
+OBSERVATIONS_NAME = "observations.jsonl"
+DECISION_NAME = "decision.json"
+
+
+def decide_run(
+    run: PlannedRun, document: ResultDocument, standings: Mapping[str, Standing]
+) -> ResultDocument:
+    """Decide a run whose arms are all scored and return its finished result document.
+
+    Args:
+        run: the plan.
+        document: the current result.
+        standings: every required gate as it stands now.
+
+    Raises:
+        DecisionError: for rows from which no decision may be drawn.
+    """
+    decision_section = freeze_observations(run)
+    rows = read_observations(decision_section, run.folder)
+    decision = decide(Rule.from_spec(run.loaded.raw["decision_rule"]), rows, decision_plan(run))
+    verdict, reason = cap_verdict(
+        decision.verdict,
+        decision.outcome_reason,
+        required=standings,
+        outcomes={gate_id: found.outcome.value for gate_id, found in standings.items()},
+    )
+    report = {**decision.report(), "capped_verdict": verdict, "capped_reason": reason}
+    write_json_atomic(run.folder / DECISION_NAME, report)
+    document = (
+        document.with_section("evaluation", evaluation_section(run))
+        .with_section("decision", decision_section)
+        .with_metrics(_numbers(decision))
+    )
+    return document.finish("succeeded", verdict, reason, _summary(run, decision, verdict))
+
+
+def freeze_observations(run: PlannedRun) -> dict[str, Any]:
+    """Write the rows the decision rests on, once, and return the decision section."""
+    path = run.folder / OBSERVATIONS_NAME
+    if not path.exists():
+        rows = [
+            {name: row[name] for name in ROW_FIELDS}
+            for arm in run.spec.arms
+            for row in read_jsonl(predictions_path(run.folder, arm.name))
+        ]
+        write_jsonl_new(path, rows)
+    return {
+        "version": 1,
+        "observations_file": {"name": OBSERVATIONS_NAME, "sha256": sha256_file(path)},
+    }
+
+
+def decision_plan(run: PlannedRun) -> Plan:
+    """Return which rows the decision needs, from the frozen evaluator and the spec."""
+    evaluator = _evaluator(run.folder)
+    treatment, baseline = resolve_roles(run.spec)
+    rule = Rule.from_spec(run.loaded.raw["decision_rule"])
+    metrics = {criterion.metric for criterion in rule.criteria}
+    return Plan.of(
+        rule,
+        Arms(treatment, baseline),
+        evaluator["items"]["ids"],
+        dict.fromkeys(metrics, sha256_json(evaluator)),
+    )
+
+
+def _evaluator(folder: Path) -> dict[str, Any]:
+    return parse_json((folder / EVALUATOR_NAME).read_bytes(), where=EVALUATOR_NAME)
+
+
+def evaluation_section(run: PlannedRun) -> dict[str, Any]:
+    """Return contract §7's record: the evaluator, every score, and what is compared."""
+    evaluator = _evaluator(run.folder)
+    names = [BASE_ARM, *(arm.name for arm in run.spec.arms)]
+    scored = [name for name in names if predictions_path(run.folder, name).exists()]
+    return {
+        "version": 1,
+        "evaluators": {sha256_json(evaluator): evaluator},
+        "scores": [_score(run.folder, name) for name in scored],
+        "comparisons": [{"metric": METRIC, "arms": [arm.name for arm in run.spec.arms]}],
+    }
+
+
+def _score(folder: Path, arm_name: str) -> dict[str, Any]:
+    path = predictions_path(folder, arm_name)
+    rows = read_jsonl(path)
+    return {
+        "arm": arm_name,
+        "metric": METRIC,
+        "value": sum(row["value"] for row in rows) / len(rows),
+        "evaluator_id": rows[0]["evaluator_id"],
+        "seed": rows[0]["seed"],
+        "predictions_ref": path.relative_to(folder).as_posix(),
+    }
+
+
+def _numbers(decision: Decision) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for criterion in decision.criteria:
+        found = asdict(criterion)
+        for key in ("n", "mean", "half_width", "lower", "upper", "margin"):
+            numbers[f"{criterion.id}.{key}"] = found[key]
+    return numbers
+
+
+def _summary(run: PlannedRun, decision: Decision, verdict: str) -> str:
+    treatment, baseline = decision.arms.treatment, decision.arms.baseline
+    first = f"{treatment} and {baseline} were trained for {run.spec.steps} steps and compared"
+    if not decision.criteria:
+        kinds = ", ".join(defect.kind for defect in decision.defects)
+        return f"{first}. The rows are incomplete ({kinds}), so the comparison is {verdict}."
+    parts = "; ".join(_criterion_words(criterion) for criterion in decision.criteria)
+    return f"{first} on {decision.criteria[0].n} items. Verdict {verdict}: {parts}."
+
+
+def _criterion_words(criterion: Any) -> str:
+    return (
+        f"{criterion.id} mean {criterion.mean:+.4f}, interval [{criterion.lower:+.4f},"
+        f" {criterion.upper:+.4f}] (half-width {criterion.half_width:.4f}) against margin"
+        f" {criterion.margin:+g} is {criterion.state}"
+    )

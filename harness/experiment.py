@@ -1,0 +1,238 @@
+"""The experiment's stages: plan, initial state, arms, evaluation, decision.
+
+A stage reads the files of the stages before it, never their memory, so each can be run again
+alone. ``result.json`` is brought up to date as each one ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tinker
+
+from harness.arm import arm_folder, next_attempt, read_done
+from harness.conclusion import decide_run
+from harness.digest import parse_json
+from harness.errors import HarnessError, StoreError
+from harness.evaluate import BASE_ARM, METRIC, predictions_path
+from harness.gates.binding import git_state
+from harness.plan import PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
+from harness.problems import load_problems
+from harness.result import ResultDocument, publish, read_result, result_line
+from harness.service import create_initial_state
+from harness.session import HarnessSession
+from harness.stage import StepProgress, run_stage
+from harness.store import RunFolder, read_jsonl, write_json_atomic, write_new
+
+RESULT_NAME = "result.json"
+
+
+class Experiment:
+    """One run of the session's spec.
+
+    Args:
+        session: options, spec, gates and service.
+        pilot_steps: None for the experiment itself; a number of steps for a pilot, which is a new
+            run beside the real ones and is never evaluated.
+    """
+
+    def __init__(self, session: HarnessSession, pilot_steps: int | None = None) -> None:
+        self.session = session
+        self.pilot_steps = pilot_steps
+        self.artifacts = session.options.artifacts / ("pilot" if pilot_steps else "")
+        self.stage_seconds: dict[str, float] = {}
+
+    def pilot(self, steps: int) -> Experiment:
+        """Return a pilot of ``steps`` steps of the same session."""
+        return Experiment(self.session, steps)
+
+    @cached_property
+    def run(self) -> PlannedRun:
+        """The run this session works on: the latest unfinished one of this content, or a new one.
+
+        Raises:
+            StoreError: when the run's folder cannot be made or read.
+        """
+        options = self.session.options
+        folder, reason = self._unfinished_run()
+        if folder is None:
+            folder = self._new_run()
+        self.session.report(f"run {folder.name}: {reason}")
+        return read_plan(folder, options.gsm8k_dir)
+
+    def _unfinished_run(self) -> tuple[Path | None, str]:
+        options, loaded = self.session.options, self.session.loaded
+        latest = RunFolder.latest(self.artifacts, loaded.name)
+        if self.pilot_steps is not None:
+            return None, f"a pilot of {self.pilot_steps} steps an arm"
+        if options.fresh:
+            return None, "new, as --fresh asks"
+        if latest is None:
+            return None, "the first of this spec"
+        try:
+            plan = parse_json((latest.path / PLAN_NAME).read_bytes(), where=PLAN_NAME)
+            status = read_result(latest.path / RESULT_NAME).status
+        except (OSError, HarnessError):
+            return None, f"new: {latest.run_id} has no readable plan and result"
+        if status != "running":
+            return None, f"new: {latest.run_id} has ended"
+        if plan["binding_digest"] != self.session.binding().digest():
+            return None, f"new: spec, code or service changed since {latest.run_id}"
+        return latest.path, "continued"
+
+    def _new_run(self) -> Path:
+        options, loaded = self.session.options, self.session.loaded
+        train = load_problems(loaded.spec, "train", options.gsm8k_dir)
+        test = load_problems(loaded.spec, "test", options.gsm8k_dir)
+        run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
+        write_new(run.path / SPEC_COPY_NAME, options.spec_path.read_bytes())
+        binding, code = self.session.binding(), git_state(options.root)
+        plan = make_plan(loaded, run.run_id, train, test, binding, code)
+        plan["gates"] = {
+            gate_id: {"outcome": standing.outcome.value, "session": standing.session}
+            for gate_id, standing in self.session.standings().items()
+        }
+        write_json_atomic(run.path / PLAN_NAME, plan)
+        summary = f"{loaded.spec.title}: planned, nothing trained yet."
+        publish(run.path / RESULT_NAME, ResultDocument.start(summary))
+        return run.path
+
+    @property
+    def result_path(self) -> Path:
+        """The run's ``result.json``."""
+        return self.run.folder / RESULT_NAME
+
+    def ensure_initial_state(self) -> dict[str, Any]:
+        """Create the adapter all arms start from, once a run, and return ``initial.json``."""
+        path = self.run.folder / "initial.json"
+        if path.exists():
+            return parse_json(path.read_bytes(), where=path.name)
+        with self.sdk_client() as client:
+            state = create_initial_state(
+                client,
+                self.run.spec,
+                seed=self.run.spec.decision_rule.seeds[0],
+                name=f"initial-{self.run.folder.name}",
+                folder=self.run.folder / "initial_adapter",
+            )
+        write_json_atomic(path, state.to_json())
+        return state.to_json()
+
+    def sdk_client(self) -> tinker.ServiceClient:
+        """Return an SDK client of the session's service, to be used in a with statement."""
+        environment = self.session.service.environment()
+        os.environ["TINKER_TELEMETRY"] = "0"
+        return tinker.ServiceClient(
+            base_url=environment["TINKER_BASE_URL"], api_key=environment["TINKER_API_KEY"]
+        )
+
+    def train(self, arm_name: str) -> dict[str, Any]:
+        """Train one arm if the run has not done so, and return its ``done.json``.
+
+        Raises:
+            ArmError: when the arm's process fails.
+        """
+        self.ensure_initial_state()
+        done = read_done(self.run.folder, arm_name)
+        if done is not None:
+            self.session.report(f"{arm_name}: already trained in this run")
+            return done
+        folder = arm_folder(self.run.folder, arm_name)
+        attempt = folder / f"attempt-{next_attempt(folder):02d}"
+        steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
+        progress = StepProgress(attempt / "steps.jsonl", steps, self.session.report)
+        extra = ["--steps", str(steps)] if self.pilot_steps else []
+        self._stage("harness.arm", arm_name, folder / "arm.log", progress, extra)
+        done = read_done(self.run.folder, arm_name)
+        if done is None:
+            raise StoreError("the arm's process ended well but left no done.json", where=arm_name)
+        return done
+
+    def evaluate(self, arm_name: str) -> float:
+        """Score one arm, or ``base``, if the run has not done so; return its accuracy."""
+        path = predictions_path(self.run.folder, arm_name)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            log = self.run.folder / "predictions" / f"{arm_name}.log"
+            self._stage("harness.evaluate", arm_name, log, lambda: None)
+        accuracy = self._post_scores(arm_name)
+        self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
+        return accuracy
+
+    def _stage(
+        self,
+        module: str,
+        arm_name: str,
+        log: Path,
+        on_poll: Callable[[], None],
+        extra: Sequence[str] = (),
+    ) -> None:
+        gsm8k_dir = self.session.options.gsm8k_dir
+        data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
+        environment: Mapping[str, str] = self.session.service.environment()
+        seconds = run_stage(
+            module,
+            [str(self.run.folder), arm_name, *data, *extra],
+            environment=environment,
+            log_path=log,
+            on_poll=on_poll,
+        )
+        self.stage_seconds[f"{module.removeprefix('harness.')} {arm_name}"] = seconds
+
+    def _post_scores(self, arm_name: str) -> float:
+        rows = read_jsonl(predictions_path(self.run.folder, arm_name))
+        numbers = {
+            METRIC: sum(row["value"] for row in rows) / len(rows),
+            "items": len(rows),
+            "unfinished": sum(not row["finished"] for row in rows),
+            "unanswered": sum(row["prediction"] is None for row in rows),
+        }
+        document = read_result(self.result_path)
+        if arm_name == BASE_ARM:
+            document = document.with_metrics(numbers)
+        else:
+            document = document.with_metrics(numbers, arm=arm_name).arm_completed(arm_name)
+        publish(self.result_path, document)
+        return numbers[METRIC]
+
+    def missing_arms(self) -> list[str]:
+        """Return the arms whose predictions the decision still needs."""
+        return [
+            arm.name
+            for arm in self.run.spec.arms
+            if not predictions_path(self.run.folder, arm.name).exists()
+        ]
+
+    def decide(self) -> ResultDocument:
+        """Draw the verdict from the rows and end the run.
+
+        Raises:
+            DecisionError: for rows from which no decision may be drawn.
+        """
+        started_s = time.monotonic()
+        document = decide_run(self.run, read_result(self.result_path), self.session.standings())
+        publish(self.result_path, document)
+        self.stage_seconds["decision"] = time.monotonic() - started_s
+        return document
+
+    def closing_lines(self) -> list[str]:
+        """Return the last lines of a session that worked on a run."""
+        if "run" not in self.__dict__:
+            return []
+        lines = [f"stage {name}: {seconds:.1f} s" for name, seconds in self.stage_seconds.items()]
+        document = read_result(self.result_path)
+        lines.append(document.summary)
+        if document.verdict is not None:
+            lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+        lines.append(f"files: {self.run.folder}")
+        return lines
+
+    def result_line(self) -> str:
+        """Return the current document as one line."""
+        return result_line(read_result(self.result_path))

@@ -1,0 +1,143 @@
+"""The content a gate's proof is bound to (design §3.2).
+
+A proof counts only while everything it depended on is byte for byte the same: the spec and its
+pins, the harness, the gates, the pytest configuration, the pinned packages, the versions that
+run, the cookbook's RECORD, and the service's identity. Git's HEAD is recorded beside it and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.digest import sha256_bytes, sha256_file, sha256_json
+from harness.errors import StoreError
+
+ALGORITHM = 1
+"""Version of the digest's own recipe; part of the digest."""
+
+_TREES = ("harness", "tests/preflight")
+_SINGLE_FILES = ("conftest.py", "pytest.ini", "constraints.txt")
+_PACKAGES = ("pytest", "hypothesis", "numpy", "scikit-learn", "torch", "tinker")
+_IGNORED_SUFFIXES = (".pyc",)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Digests of everything a proof depends on.
+
+    Attributes:
+        files: relative path → SHA-256.
+        versions: package → version, with the cookbook's RECORD digest.
+        service: identity of the service, as a JSON object.
+    """
+
+    files: Mapping[str, str]
+    versions: Mapping[str, str]
+    service: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that is stored with the evidence."""
+        return {
+            "algorithm": ALGORITHM,
+            "files": dict(self.files),
+            "versions": dict(self.versions),
+            "service": dict(self.service),
+        }
+
+    def offline_digest(self) -> str:
+        """Digest for gates that touch no service: everything but the service's identity."""
+        return sha256_json({**self.to_json(), "service": {}})
+
+    def digest(self) -> str:
+        """Digest for live gates."""
+        return sha256_json(self.to_json())
+
+    def digest_for(self, *, live: bool) -> str:
+        """Return the digest a gate of this kind is bound to."""
+        return self.digest() if live else self.offline_digest()
+
+
+def bind(root: Path, spec_path: Path, service: Mapping[str, Any]) -> Binding:
+    """Measure the binding of the working tree now.
+
+    Args:
+        root: the project's root.
+        spec_path: the spec file; its ``.pins.json`` is bound too where it exists.
+        service: identity of the service the live gates use.
+    """
+    pins_path = spec_path.with_suffix(".pins.json")
+    files = {f"spec:{spec_path.name}": sha256_file(spec_path)}
+    if pins_path.exists():
+        files[f"spec:{pins_path.name}"] = sha256_file(pins_path)
+    for path in _bound_files(root):
+        files[path.relative_to(root).as_posix()] = sha256_file(path)
+    return Binding(files=files, versions=_versions(), service=service)
+
+
+def _bound_files(root: Path) -> Iterator[Path]:
+    for tree in _TREES:
+        for path in sorted((root / tree).rglob("*")):
+            if path.is_file() and path.suffix not in _IGNORED_SUFFIXES:
+                yield path
+    for name in _SINGLE_FILES:
+        path = root / name
+        if not path.is_file():
+            raise StoreError(
+                "a file that gates are bound to is missing",
+                expected=name,
+                found="nothing",
+                where=root.name,
+                fix="run from the project's root, or restore the file",
+            )
+        yield path
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    versions.update({name: metadata.version(name) for name in _PACKAGES})
+    versions["tinker-cookbook"] = metadata.version("tinker-cookbook")
+    record = metadata.distribution("tinker-cookbook").read_text("RECORD")
+    versions["tinker-cookbook RECORD"] = sha256_bytes((record or "").encode())
+    return versions
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Name what changed between two stored bindings, file names first.
+
+    Args:
+        old: ``Binding.to_json()`` of the evidence.
+        new: the same of the tree as it is now.
+    """
+    changed: list[str] = []
+    for section in ("files", "versions", "service"):
+        before, after = old.get(section, {}), new.get(section, {})
+        for key in sorted(set(before) | set(after)):
+            if before.get(key) != after.get(key):
+                changed.append(key if section == "files" else f"{section}:{key}")
+    if old.get("algorithm") != new.get("algorithm"):
+        changed.append("digest algorithm")
+    return changed
+
+
+def git_state(root: Path) -> dict[str, Any]:
+    """Return git's HEAD and whether the tree is dirty; both null outside a repository."""
+    head = _git(root, "rev-parse", "HEAD")
+    status = _git(root, "status", "--porcelain")
+    return {"head": head, "dirty": None if status is None else bool(status)}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

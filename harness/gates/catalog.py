@@ -1,0 +1,117 @@
+"""The gates that exist and the ones a spec requires.
+
+The list of required ids is computed from the spec, so deselecting or renaming a test can make a
+gate unproven but can never shrink what is required (design §3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.spec import ExperimentSpec
+
+
+@dataclass(frozen=True)
+class GateEntry:
+    """One gate.
+
+    Attributes:
+        gate_id: stable name, also the argument of the ``gate`` marker.
+        clause: contract clause or design section it stands for.
+        proves: one sentence for tables and the README.
+        live: it needs the training service.
+        required: whether a spec requires it.
+    """
+
+    gate_id: str
+    clause: str
+    proves: str
+    live: bool
+    required: Callable[[ExperimentSpec], bool]
+
+
+def _always(spec: ExperimentSpec) -> bool:  # noqa: ARG001 - the catalogue's common signature
+    return True
+
+
+def _activation(spec: ExperimentSpec) -> bool:
+    return spec.activation_gate.applicable
+
+
+def _has_gs1(spec: ExperimentSpec) -> bool:
+    return any(arm.advantage_mode == "gs1" for arm in spec.arms)
+
+
+def _dry_activation(spec: ExperimentSpec) -> bool:
+    return _activation(spec) and _has_gs1(spec)
+
+
+def _restoration(spec: ExperimentSpec) -> bool:
+    return spec.restoration_preflight.applicable
+
+
+CATALOG: tuple[GateEntry, ...] = (
+    GateEntry(
+        "advantage_properties",
+        "contract §12",
+        "each advantage obeys the identities its definition implies and equals the reference",
+        live=False,
+        required=_always,
+    ),
+    GateEntry(
+        "stock_advantage_parity",
+        "contract §4",
+        "with the treatment off, the new path gives the stock loop's own advantages and datums",
+        live=False,
+        required=_always,
+    ),
+    GateEntry(
+        "dry_activation",
+        "contract §5",
+        "the treatment is active on every batch of prompts the run would use",
+        live=False,
+        required=_dry_activation,
+    ),
+    GateEntry(
+        "initial_identity",
+        "contract §3",
+        "every arm starts from the same adapter bytes and the same log-probabilities",
+        live=True,
+        required=_restoration,
+    ),
+    GateEntry(
+        "pilot_activation",
+        "contract §5",
+        "three steps of each arm, as the full run would make them, are inside the spec's ranges",
+        live=True,
+        required=_activation,
+    ),
+)
+
+_BY_ID = {entry.gate_id: entry for entry in CATALOG}
+
+
+def gate_entry(gate_id: str) -> GateEntry:
+    """Return a gate by id.
+
+    Raises:
+        UsageError: for an id that is not in the catalogue.
+    """
+    if gate_id not in _BY_ID:
+        raise UsageError(
+            "a test names a gate that does not exist",
+            expected=f"one of {sorted(_BY_ID)}",
+            found=gate_id,
+            fix="add the gate to harness/gates/catalog.py",
+        )
+    return _BY_ID[gate_id]
+
+
+def required_gate_ids(spec: ExperimentSpec) -> tuple[str, ...]:
+    """Return the ids of the gates that must be proven before an arm of ``spec`` may train."""
+    return tuple(entry.gate_id for entry in CATALOG if entry.required(spec))

@@ -1,0 +1,105 @@
+"""Three steps of each arm, exactly as the full run would make them (contract §5).
+
+The pilot is a run of its own, in its own folder, through the same stages and processes; only the
+number of steps differs. What it measures is read back from its rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.experiment import Experiment
+from harness.spec_model import ExperimentSpec
+from harness.store import read_jsonl
+
+PILOT_STEPS = 3
+Value = float | str
+
+
+@dataclass(frozen=True)
+class PilotRows:
+    """Rows of one pilot.
+
+    Attributes:
+        steps: arm → its lines of ``steps.jsonl``.
+        reported_model: what the service says it trains.
+    """
+
+    steps: Mapping[str, Sequence[Mapping[str, Any]]]
+    reported_model: str
+
+
+@dataclass(frozen=True)
+class PilotValues:
+    """Values of contract §5, per arm where an arm has its own."""
+
+    values: dict[str, Any]
+    note: str
+
+    def of(self, metric: str) -> list[tuple[str, Value]]:
+        """Return (arm, value) pairs of a metric; a metric that was not measured is ``missing``."""
+        value = self.values.get(metric)
+        if value is None:
+            return [("not measured", "missing")]
+        if isinstance(value, Mapping):
+            return [(str(arm), item) for arm, item in value.items()]
+        return [("pilot", value)]
+
+
+def run_pilot(experiment: Experiment) -> PilotRows:
+    """Train every arm of the session's spec for three steps and read what it recorded."""
+    pilot = experiment.pilot(PILOT_STEPS)
+    initial = pilot.ensure_initial_state()
+    steps: dict[str, Sequence[Mapping[str, Any]]] = {}
+    for arm in pilot.run.spec.arms:
+        done = pilot.train(arm.name)
+        attempt = pilot.run.folder / "arms" / arm.name / f"attempt-{done['attempt']:02d}"
+        steps[arm.name] = read_jsonl(attempt / "steps.jsonl")
+    return PilotRows(steps, str(initial["reported"].get("model_name", "")))
+
+
+def pilot_values(spec: ExperimentSpec, pilot: PilotRows) -> PilotValues:
+    """Return the metrics of contract §5 measured on a pilot."""
+    treated = [arm.name for arm in spec.arms if arm.advantage_mode == "gs1"]
+    values: dict[str, Any] = {
+        "rollouts_per_step_both_arms": {
+            arm: _one([row["rollouts"] for row in rows]) for arm, rows in pilot.steps.items()
+        },
+        "batch_mean_reward_pilot": {
+            arm: statistics.fmean(row["reward_mean"] for row in rows)
+            for arm, rows in pilot.steps.items()
+        },
+        "executed_base_model": pilot.reported_model,
+    }
+    if treated:
+        rows = {arm: pilot.steps[arm] for arm in treated}
+        values |= {
+            "gs1_executed_group_size": {
+                arm: _one([row["rollouts"] / row["groups"] for row in found])
+                for arm, found in rows.items()
+            },
+            "gs1_effective_contributors_median": {
+                arm: _median(found, "effective_contributors_median") for arm, found in rows.items()
+            },
+            "gs1_mean_abs_baseline_minus_uniform_loo": {
+                arm: statistics.fmean(
+                    row["activation"]["mean_abs_baseline_minus_uniform_loo"] for row in found
+                )
+                for arm, found in rows.items()
+            },
+        }
+    note = f"{PILOT_STEPS} steps of each arm, through the same processes as the full run"
+    return PilotValues(values, note)
+
+
+def _median(rows: Sequence[Mapping[str, Any]], key: str) -> float:
+    return statistics.median(row["activation"][key] for row in rows)
+
+
+def _one(values: Sequence[float]) -> Value:
+    """Return the value all steps share; steps that disagree give a word that no range accepts."""
+    distinct = sorted(set(values))
+    return distinct[0] if len(distinct) == 1 else f"steps disagree: {distinct}"

@@ -1,0 +1,1 @@
+"""The embedded Tinker-compatible training service and the small model it trains."""

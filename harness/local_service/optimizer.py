@@ -1,0 +1,105 @@
+"""AdamW on one flat parameter vector, every AdamParams field honoured.
+
+The update is that of torch.optim.AdamW (decoupled weight decay, Loshchilov & Hutter,
+arXiv:1711.05101), in the same order of operations. Hyperparameters come with each step, moments
+and step count live with the model and are saved with it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from harness.local_service.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class AdamParams:
+    """One step's hyperparameters; defaults and meaning as in the SDK's AdamParams."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_clip_norm: float
+
+
+@dataclass
+class AdamState:
+    """First and second moments (flat, dtype of the parameters) and the number of steps taken."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+    step: int = 0
+
+
+def fresh_state(parameters: torch.Tensor) -> AdamState:
+    """Return the state of an optimizer that has taken no step."""
+    return AdamState(torch.zeros_like(parameters), torch.zeros_like(parameters))
+
+
+def check_params(params: AdamParams) -> AdamParams:
+    """Refuse hyperparameters for which AdamW is undefined.
+
+    Raises:
+        Refusal: naming the field and its allowed range.
+    """
+    rules = {
+        "learning_rate": params.learning_rate >= 0,
+        "beta1": 0 <= params.beta1 < 1,
+        "beta2": 0 <= params.beta2 < 1,
+        "eps": params.eps > 0,
+        "weight_decay": params.weight_decay >= 0,
+        "grad_clip_norm": params.grad_clip_norm >= 0,
+    }
+    for field, holds in rules.items():
+        value = getattr(params, field)
+        if not holds or not math.isfinite(value):
+            raise Refusal(
+                f"AdamW is undefined for this {field}",
+                expected="betas in [0, 1), eps > 0, everything else finite and >= 0",
+                found=str(value),
+                where=f"adam_params.{field}",
+            )
+    return params
+
+
+def clip_gradient(grad: torch.Tensor, max_norm: float) -> float:
+    """Scale ``grad`` in place to at most ``max_norm`` (0: leave it); return its norm before."""
+    norm = float(torch.linalg.vector_norm(grad, dtype=torch.float64))
+    if max_norm > 0 and norm > max_norm:
+        grad.mul_(max_norm / norm)
+    return norm
+
+
+def adam_step(
+    parameters: torch.Tensor, grad: torch.Tensor, state: AdamState, params: AdamParams
+) -> None:
+    """Update ``parameters`` and ``state`` in place by one AdamW step."""
+    state.step += 1
+    parameters.mul_(1 - params.learning_rate * params.weight_decay)
+    state.first.lerp_(grad, 1 - params.beta1)
+    state.second.mul_(params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
+    correction1 = 1 - params.beta1**state.step
+    correction2 = 1 - params.beta2**state.step
+    denominator = (state.second.sqrt() / math.sqrt(correction2)).add_(params.eps)
+    parameters.addcdiv_(state.first, denominator, value=-params.learning_rate / correction1)
+
+
+def optimizer_step(
+    parameters: torch.Tensor, grad: torch.Tensor, state: AdamState, params: AdamParams
+) -> dict[str, float]:
+    """Clip, step and clear the accumulated gradient.
+
+    Returns:
+        ``grad_norm`` (before clipping), ``update_norm`` (L2 of the parameters' change) and ``step``.
+    """
+    before = parameters.clone()
+    norm = clip_gradient(grad, params.grad_clip_norm)
+    adam_step(parameters, grad, state, params)
+    grad.zero_()
+    moved = float(torch.linalg.vector_norm(parameters - before, dtype=torch.float64))
+    return {"grad_norm": norm, "update_norm": moved, "step": float(state.step)}

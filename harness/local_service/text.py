@@ -1,0 +1,36 @@
+"""Token ids to text, for string stops. The tokenizer is the model folder's own tokenizer.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer as FastTokenizer
+
+from harness.local_service.refusals import Refusal
+
+
+class Tokenizer:
+    """The base model's tokenizer, loaded on first use; a model folder may do without one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "tokenizer.json"
+        self._loaded: FastTokenizer | None = None
+
+    def require(self) -> Callable[[list[int]], str]:
+        """Return the decoder of token ids, special tokens included.
+
+        Raises:
+            Refusal: if the model folder has no tokenizer.json.
+        """
+        if self._loaded is None:
+            if not self._path.is_file():
+                raise Refusal(
+                    "string stops need the model's tokenizer.json",
+                    found="a model folder without one",
+                    where="sampling_params.stop",
+                    fix="give stop token ids",
+                )
+            self._loaded = FastTokenizer.from_file(str(self._path))
+        fast = self._loaded
+        return lambda ids: fast.decode(ids, skip_special_tokens=False)

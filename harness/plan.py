@@ -1,0 +1,184 @@
+"""The first of a run's three acts: what will be done, written before anything is done.
+
+``plan.json`` fixes the spec's digest, both arms' effective configuration, the exact rows of both
+splits and the prompt order, the service and the code. Every later stage reads it from the run's
+folder and refuses to work on anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.arm_dataset import prompt_ids_sha256
+from harness.digest import parse_json
+from harness.errors import StoreError
+from harness.gates.binding import Binding
+from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.spec import LoadedSpec, load_spec
+from harness.spec_model import Arm, ExperimentSpec
+
+PLAN_NAME = "plan.json"
+SPEC_COPY_NAME = "spec.json"
+
+
+def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:
+    """Return everything an arm's training is configured with, defaults filled in."""
+    execution = spec.execution
+    return {
+        "arm": arm.name,
+        "base_model": spec.base_model,
+        "lora_rank": spec.lora_rank,
+        "advantage_mode": arm.advantage_mode,
+        "tau": arm.tau,
+        "similarity": arm.similarity,
+        "group_size": arm.group_size,
+        "groups_per_batch": arm.groups_per_batch,
+        "rollouts_per_step": arm.group_size * arm.groups_per_batch,
+        "seed": arm.seed,
+        "steps": arm.steps,
+        "num_substeps": 1,
+        "loss_fn": execution.loss_fn,
+        "optimizer": {
+            "name": spec.optimizer.name,
+            "learning_rate": arm.lr,
+            "beta1": execution.optimizer.beta1,
+            "beta2": execution.optimizer.beta2,
+            "eps": execution.optimizer.eps,
+        },
+        "temperature": execution.temperature,
+        "max_tokens": execution.max_tokens,
+        "renderer": execution.renderer,
+        "fewshot_prefix": execution.fewshot_prefix,
+        "data_seed": execution.data_seed,
+        "remove_constant_reward_groups": False,
+        "kl_penalty_coef": 0.0,
+    }
+
+
+def make_plan(
+    loaded: LoadedSpec,
+    run_id: str,
+    train: ProblemSet,
+    test: ProblemSet,
+    binding: Binding,
+    code: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the document ``plan.json``.
+
+    Args:
+        loaded: the preregistered spec.
+        run_id: the run's name.
+        train: rows that arms train on.
+        test: rows that arms are evaluated on.
+        binding: content of the tree, packages and service.
+        code: git state.
+    """
+    spec = loaded.spec
+    order = training_order(train, spec.execution.data_seed)
+    return {
+        "version": 1,
+        "run": run_id,
+        "spec": loaded.name,
+        "spec_digest": loaded.digest,
+        "spec_notes": list(loaded.notes),
+        "service": dict(binding.service),
+        "binding_digest": binding.digest(),
+        "versions": dict(binding.versions),
+        "code": dict(code),
+        "problems": {
+            "train": {"source": train.source, "sha256": train.sha256},
+            "test": {"source": test.source, "sha256": test.sha256},
+        },
+        "arms": {
+            arm.name: {
+                "effective_config": effective_config(spec, arm),
+                "prompts_sha256": _order_digest(step_batches(order, arm)),
+            }
+            for arm in spec.arms
+        },
+    }
+
+
+def _order_digest(batches: Sequence[Sequence[Problem]]) -> str:
+    return prompt_ids_sha256([problem for batch_P in batches for problem in batch_P])
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run's plan, read back and checked against the rows it names.
+
+    Attributes:
+        folder: the run's folder.
+        loaded: the run's own copy of the spec.
+        plan: the document.
+        gsm8k_dir: folder of offline rows, where the data set needs one.
+    """
+
+    folder: Path
+    loaded: LoadedSpec
+    plan: Mapping[str, Any]
+    gsm8k_dir: Path | None
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """The spec of the run."""
+        return self.loaded.spec
+
+    def train_batches(self, arm: Arm) -> list[tuple[Problem, ...]]:
+        """Return the problems of each of the arm's steps, checked against the plan.
+
+        Raises:
+            StoreError: when rows or order differ from the plan's.
+        """
+        train = load_problems(self.spec, "train", self.gsm8k_dir)
+        self._expect("train rows", self.plan["problems"]["train"]["sha256"], train.sha256)
+        batches = step_batches(training_order(train, self.spec.execution.data_seed), arm)
+        planned = self.plan["arms"][arm.name]["prompts_sha256"]
+        self._expect(f"prompt order of {arm.name}", planned, _order_digest(batches))
+        return batches
+
+    def test_problems(self) -> tuple[Problem, ...]:
+        """Return the evaluation's problems, checked against the plan.
+
+        Raises:
+            StoreError: when the rows differ from the plan's.
+        """
+        test = load_problems(self.spec, "test", self.gsm8k_dir)
+        self._expect("test rows", self.plan["problems"]["test"]["sha256"], test.sha256)
+        return test.problems
+
+    def _expect(self, what: str, planned: str, found: str) -> None:
+        if planned != found:
+            raise StoreError(
+                f"the {what} are not the ones the run was planned with",
+                expected=planned,
+                found=found,
+                where=f"{self.folder.name}/{PLAN_NAME}",
+                fix="start a new run with --fresh",
+            )
+
+
+def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
+    """Read a run's plan and its own copy of the spec.
+
+    Raises:
+        StoreError: when the plan cannot be read or the spec's copy is not the planned one.
+    """
+    path = folder / PLAN_NAME
+    try:
+        plan = parse_json(path.read_bytes(), where=f"{folder.name}/{PLAN_NAME}")
+    except OSError as error:
+        raise StoreError(
+            "the run has no readable plan",
+            expected=PLAN_NAME,
+            found=str(error.strerror),
+            where=folder.name,
+            fix="start a new run with --fresh",
+        ) from error
+    loaded = load_spec(folder / SPEC_COPY_NAME)
+    run = PlannedRun(folder, loaded, plan, gsm8k_dir)
+    run._expect("spec's contents", plan["spec_digest"], loaded.digest)
+    return run

@@ -1,0 +1,257 @@
+"""The pytest plugin: options, markers, order, gating and recording, each rule elsewhere.
+
+State is one :class:`~harness.session.HarnessSession` in ``config.stash``. Results are written as
+they happen; what is printed at the end is read from them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.mark.expression import Expression
+
+from harness.errors import HarnessError
+from harness.experiment import Experiment
+from harness.gates.catalog import CATALOG
+from harness.gates.recorder import GateRecorder
+from harness.gates.verdict import Outcome, Phase
+from harness.session import HarnessSession, Options, exit_code
+from harness.store import write_json_atomic
+from harness.terminal import gate_lines, header_lines
+
+SESSION = pytest.StashKey[HarnessSession]()
+CATALOG_ORDER = [entry.gate_id for entry in CATALOG]
+EXPERIMENT = pytest.StashKey[Experiment]()
+MARKERS = (
+    "preflight: a gate of the experiment",
+    "full: part of the experiment itself: trains, evaluates or decides",
+    "live: needs the training service",
+    "slow: takes more than a few seconds",
+    "gate(gate_id): the one test of a gate in harness/gates/catalog.py",
+    "arm(name): trains and evaluates one arm of the spec",
+    "decision: draws the verdict from the rows",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the experiment's options, in a group of their own."""
+    group = parser.getgroup("rl comparison", "paired RL comparisons")
+    group.addoption("--spec", metavar="PATH", default="specs/local.json", help="experiment spec")
+    group.addoption("--service", metavar="NAME", help="embedded or url (default: the spec's own)")
+    group.addoption(
+        "--arm",
+        metavar="ARM",
+        action="append",
+        default=[],
+        help="only this arm, by name or advantage mode; may be repeated",
+    )
+    group.addoption("--artifacts", metavar="DIR", default="artifacts", help="where records go")
+    group.addoption("--gsm8k-dir", metavar="DIR", help="folder with train.jsonl and test.jsonl")
+    group.addoption("--fresh", action="store_true", help="start a new run, finished or not")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers, refuse ``python -O`` and read the spec."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if sys.flags.optimize:
+        raise pytest.UsageError("python -O strips the tests' assertions: run without -O")
+    if config.option.help or config.option.version or hasattr(config, "workerinput"):
+        return
+    options = Options(
+        root=config.rootpath,
+        spec_path=_from(config, config.option.spec),
+        service=config.option.service,
+        arms=tuple(config.option.arm),
+        artifacts=_from(config, config.option.artifacts),
+        gsm8k_dir=_from(config, config.option.gsm8k_dir) if config.option.gsm8k_dir else None,
+        fresh=config.option.fresh,
+    )
+    try:
+        session = HarnessSession(options, _reporter(config))
+        session.selected_arms()
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.stash[SESSION] = session
+    config.stash[EXPERIMENT] = Experiment(session)
+    config.pluginmanager.register(GateReports(session), "harness-gate-reports")
+
+
+def _from(config: pytest.Config, path: str) -> Path:
+    return config.invocation_params.dir / path
+
+
+def _reporter(config: pytest.Config) -> Callable[[str], None]:
+    def report(line: str) -> None:
+        terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        if terminal is None:
+            return
+        with capture.global_and_fixture_disabled():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+    return report
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say which spec, gates and service the session is about."""
+    return header_lines(config.stash[SESSION]) if SESSION in config.stash else []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests that ask for ``arm_name`` one case an arm of the spec."""
+    if "arm_name" in metafunc.fixturenames and SESSION in metafunc.config.stash:
+        names = [arm.name for arm in metafunc.config.stash[SESSION].loaded.spec.arms]
+        cases = [pytest.param(name, marks=pytest.mark.arm(name), id=name) for name in names]
+        metafunc.parametrize("arm_name", cases)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the gates and arms of this session and put gates before arms before the verdict."""
+    if SESSION not in config.stash:
+        return
+    session = config.stash[SESSION]
+    selected_arms = session.selected_arms()
+    unproven = session.unproven() if _selects_full(config) else ()
+    dropped: list[pytest.Item] = []
+    for item in items:
+        gate_id, arm_name = gate_of(item), _argument(item, "arm")
+        if gate_id is not None:
+            try:
+                session.claim_gate(gate_id, item.nodeid)
+            except HarnessError as error:
+                raise pytest.UsageError(str(error)) from error
+            if gate_id in unproven:
+                item.add_marker(pytest.mark.full)
+        if (gate_id and gate_id not in session.required) or (
+            arm_name and arm_name not in selected_arms
+        ):
+            dropped.append(item)
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = sorted((item for item in items if item not in dropped), key=_place)
+
+
+def _selects_full(config: pytest.Config) -> bool:
+    expression = config.option.markexpr
+    return bool(expression) and Expression.compile(expression).evaluate(
+        lambda name, **_: name == "full"
+    )
+
+
+def _place(item: pytest.Item) -> tuple[int, int]:
+    """Offline gates, live gates, base model, arms, verdict; everything else first, in its order."""
+    if gate_id := gate_of(item):
+        return (2 if item.get_closest_marker("live") else 1, CATALOG_ORDER.index(gate_id))
+    for place, name in ((5, "decision"), (4, "arm"), (3, "full")):
+        if item.get_closest_marker(name):
+            return (place, 0)
+    return (0, 0)
+
+
+def gate_of(item: pytest.Item) -> str | None:
+    """Return the gate a test stands for, or None."""
+    return _argument(item, "gate")
+
+
+def _argument(item: pytest.Item, marker_name: str) -> str | None:
+    marker = item.get_closest_marker(marker_name)
+    return str(marker.args[0]) if marker else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start a gate's record; skip what may not run and say what would unblock it."""
+    if SESSION not in item.config.stash:
+        if gate_of(item) or item.get_closest_marker("full"):
+            pytest.skip("gates and arms never run under xdist: run without -n")
+        return
+    session = item.config.stash[SESSION]
+    if gate_id := gate_of(item):
+        session.start_gate(gate_id)
+        if item.get_closest_marker("live") and (failed := session.failed_offline()):
+            pytest.skip(f"not run: {', '.join(failed)} not proven offline; no service contacted")
+    elif item.get_closest_marker("full") and (obstacles := session.obstacles()):
+        reason = f"blocked, {'; '.join(obstacles)}. Unblock: pytest -m preflight"
+        session.blocked.append(f"{item.name}: {reason}")
+        pytest.skip(reason)
+
+
+class GateReports:
+    """Hands every report of a gate's test to the session; the hook itself knows no config."""
+
+    def __init__(self, session: HarnessSession) -> None:
+        self.session = session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the phase; at the end of the teardown the gate is judged and recorded."""
+        if gate_id := self.session.gate_tests.get(report.nodeid):
+            self.session.add_phase(gate_id, phase_of(report))
+            if report.when == "teardown":
+                self.session.finish_gate(gate_id, report.duration)
+
+
+def phase_of(report: pytest.TestReport) -> Phase:
+    """Translate pytest's report, with the skip reason or the failure's first line."""
+    longrepr: Any = report.longrepr
+    if isinstance(longrepr, tuple):
+        reason = str(longrepr[2]).removeprefix("Skipped: ")
+    else:
+        crash = getattr(longrepr, "reprcrash", None)
+        reason = (crash.message if crash else str(longrepr or "")).partition("\n")[0]
+    return Phase(str(report.when), report.outcome, hasattr(report, "wasxfail"), reason)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Close the evidence, stop the service, set the exit code and write the summary."""
+    config = session.config
+    if SESSION not in config.stash:
+        return
+    state = config.stash[SESSION]
+    state.close()
+    blocked = bool(state.blocked) or any(
+        outcome is Outcome.UNKNOWN for outcome, _ in state.outcomes.values()
+    )
+    session.exitstatus = exit_code(
+        int(exitstatus), blocked=blocked, undecided=bool(state.undecided)
+    )
+    if not config.option.collectonly:
+        terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+        counts = {name: len(reports) for name, reports in terminal.stats.items() if name}
+        state.options.artifacts.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(
+            state.options.artifacts / "last-session.json", state.summary(session.exitstatus, counts)
+        )
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print one line a gate and how the experiment stands."""
+    if SESSION in config.stash:
+        for line in [*gate_lines(config.stash[SESSION]), *config.stash[EXPERIMENT].closing_lines()]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def gate(request: pytest.FixtureRequest) -> GateRecorder:
+    """The recorder of the gate this test stands for."""
+    gate_id = gate_of(request.node)
+    if gate_id is None:
+        raise pytest.UsageError(f"{request.node.nodeid} asks for a recorder but names no gate")
+    return request.config.stash[SESSION].gate_runs[gate_id].recorder
+
+
+@pytest.fixture(scope="session")
+def harness_session(pytestconfig: pytest.Config) -> HarnessSession:
+    """The session's spec, options and service."""
+    return pytestconfig.stash[SESSION]
+
+
+@pytest.fixture(scope="session")
+def experiment(pytestconfig: pytest.Config) -> Experiment:
+    """The experiment's stages."""
+    return pytestconfig.stash[EXPERIMENT]

@@ -1,0 +1,48 @@
+"""JSON Schemas of the contract's documents, exported from the models that check them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from harness.pins import Pins
+from harness.result import ResultDocument
+from harness.spec_model import ExperimentSpec
+
+SCHEMA_FOLDER = Path(__file__).parent / "schemas"
+DOCUMENTS: dict[str, type[BaseModel]] = {
+    "pins": Pins,
+    "result": ResultDocument,
+    "spec": ExperimentSpec,
+}
+"""Documents by the stem of their schema file; a new document is one line here."""
+
+
+def schema_texts() -> dict[str, str]:
+    """Return the text of every schema by file name (JSON Schema 2020-12)."""
+    return {
+        f"{stem}.schema.json": _text(model.model_json_schema(), stem)
+        for stem, model in DOCUMENTS.items()
+    }
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write every schema into ``folder`` and return the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name, text in schema_texts().items():
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _text(schema: dict[str, object], stem: str) -> str:
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": stem, **schema}
+    return json.dumps(whole, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+if __name__ == "__main__":
+    write_schemas(SCHEMA_FOLDER)

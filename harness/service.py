@@ -1,0 +1,211 @@
+"""The training service as the experiment sees it: reach it, start from one state, fetch adapters.
+
+Everything goes through the stock SDK; the only request of our own is a short health check, because
+the SDK needs five minutes to notice that nobody answers (tinker-notes §4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tinker
+from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
+
+from harness.digest import parse_json, sha256_bytes, sha256_json
+from harness.errors import ServiceError
+from harness.local_service.tokenizer import load_tokenizer
+from harness.spec_model import ExperimentSpec
+
+EMBEDDED_MODEL_PREFIX = "embedded/"
+_HEALTH_TIMEOUT_S = 10.0
+_DOWNLOAD_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """The one adapter every arm of a run starts from (contract §3).
+
+    Attributes:
+        checkpoint_uri: what the arms load, weights only, with a fresh optimizer.
+        adapter_sha256: digest of the downloaded adapter's tensors file, measured here.
+        seed: initialization seed that was asked for.
+        lora_rank: rank that was asked for.
+        reported: what the service says of the client: model name, rank, optimizer.
+    """
+
+    checkpoint_uri: str
+    adapter_sha256: str
+    seed: int
+    lora_rank: int
+    reported: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form of ``initial.json``."""
+        return {**asdict(self), "reported": dict(self.reported)}
+
+
+def require_health(base_url: str) -> None:
+    """Ask the service for a sign of life, once.
+
+    Raises:
+        ServiceError: when nobody answers in ten seconds.
+    """
+    get_json(base_url, "healthz", api_key=None)
+
+
+def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
+    """GET one JSON object of the service's API.
+
+    Raises:
+        ServiceError: naming the address, without credentials, and what went wrong.
+    """
+    url = f"{base_url.rstrip('/')}/api/v1/{path}"
+    request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=_HEALTH_TIMEOUT_S) as response:
+            body = parse_json(response.read(), where=path)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise ServiceError(
+            "the training service does not answer",
+            expected=f"an answer in {_HEALTH_TIMEOUT_S:.0f} s",
+            found=f"{type(error).__name__}: {getattr(error, 'reason', error)}",
+            where=f"{base_url} {path}",
+            fix="start the service, or correct TINKER_BASE_URL",
+        ) from error
+    if not isinstance(body, dict):
+        raise ServiceError("the service's answer is not an object", where=path)
+    return body
+
+
+def register_model_tokenizer(spec: ExperimentSpec) -> None:
+    """Tell the cookbook where the tokenizer of an embedded model is; others come from the hub."""
+    if spec.base_model.startswith(EMBEDDED_MODEL_PREFIX):
+        register_tokenizer(spec.base_model, _embedded_tokenizer)
+
+
+def _embedded_tokenizer() -> Tokenizer:
+    return load_tokenizer()
+
+
+def sdk_client() -> tinker.ServiceClient:
+    """Return an SDK client for the service that the environment names.
+
+    Raises:
+        ServiceError: when TINKER_BASE_URL or TINKER_API_KEY is not set.
+    """
+    missing = [name for name in ("TINKER_BASE_URL", "TINKER_API_KEY") if not os.environ.get(name)]
+    if missing:
+        raise ServiceError(
+            "the environment does not say which service to use",
+            expected="TINKER_BASE_URL and TINKER_API_KEY",
+            found=f"{' and '.join(missing)} not set",
+            fix="set them, or use the embedded service (--service embedded)",
+        )
+    return tinker.ServiceClient()
+
+
+def create_initial_state(
+    client: tinker.ServiceClient, spec: ExperimentSpec, seed: int, name: str, folder: Path
+) -> InitialState:
+    """Create, save and download the adapter that every arm starts from.
+
+    Args:
+        client: SDK client; the training client made here is not used again.
+        spec: base model and rank.
+        seed: initialization seed.
+        name: checkpoint name, unique on the service.
+        folder: where the adapter is downloaded to.
+    """
+    training = client.create_lora_training_client(
+        spec.base_model, rank=spec.lora_rank, seed=seed
+    ).result()
+    info = training.get_info()
+    uri = training.save_state(name).result().path
+    digest = export_adapter(client, training, name, folder)
+    return InitialState(
+        checkpoint_uri=uri,
+        adapter_sha256=digest,
+        seed=seed,
+        lora_rank=spec.lora_rank,
+        reported=json.loads(info.model_dump_json(exclude_none=True)),
+    )
+
+
+def export_adapter(
+    client: tinker.ServiceClient, training: tinker.TrainingClient, name: str, folder: Path
+) -> str:
+    """Export a training client's adapter, download its files and return one digest over them.
+
+    Returns:
+        SHA-256 of the canonical JSON ``{file name: sha256}`` of the adapter's tensor files; the
+        configuration beside them is kept but not part of the identity.
+
+    Raises:
+        ServiceError: when the export has no tensor file or a file cannot be fetched.
+    """
+    path = training.save_weights_external(name).result().path
+    with warnings.catch_warnings():
+        # The replacement for this call, tinker.RestClient, does not share the client's headers.
+        warnings.simplefilter("ignore", FutureWarning)
+        rest = client.create_rest_client()
+    urls = rest.get_external_weights_urls(path).result().urls
+    folder.mkdir(parents=True, exist_ok=True)
+    digests: dict[str, str] = {}
+    for relative, url in sorted(urls.items()):
+        content = _download(url, relative)
+        (folder / Path(relative).name).write_bytes(content)
+        if relative.endswith(".safetensors"):
+            digests[relative] = sha256_bytes(content)
+    if not digests:
+        raise ServiceError(
+            "the exported adapter holds no tensors",
+            expected="at least one .safetensors file",
+            found=str(sorted(urls)),
+            where=path,
+        )
+    return sha256_json(digests)
+
+
+def _download(url: str, relative: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response:
+            return response.read()
+    except (urllib.error.URLError, OSError) as error:
+        # The address is signed, so it never appears in the message.
+        raise ServiceError(
+            "a file of an exported adapter cannot be downloaded",
+            expected=relative,
+            found=type(error).__name__,
+        ) from None
+
+
+def fixed_batch_logprobs(
+    training: tinker.TrainingClient, batch: list[tinker.Datum]
+) -> tuple[str, str]:
+    """Run the fixed batch forward, accumulating nothing.
+
+    Returns:
+        ``(batch_sha256, output_sha256)``: token ids, targets and weights; and every
+        log-probability at the precision the service sent (contract §3, initial_output).
+    """
+    result = training.forward(batch, "cross_entropy").result()
+    inputs = [
+        {
+            "tokens": datum.model_input.to_ints(),
+            **{key: value.tolist() for key, value in sorted(datum.loss_fn_inputs.items())},
+        }
+        for datum in batch
+    ]
+    outputs = hashlib.sha256()
+    for output in result.loss_fn_outputs:
+        outputs.update(output["logprobs"].to_torch().numpy().tobytes())
+    return sha256_json(inputs), outputs.hexdigest()

@@ -1,0 +1,265 @@
+"""What one pytest session knows: its options, its spec, its gates and its service.
+
+Everything here is plain Python and works without pytest; :mod:`harness.plugin` only connects it to
+hooks and fixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.gates.binding import Binding, bind, git_state
+from harness.gates.catalog import gate_entry, required_gate_ids
+from harness.gates.evidence import EvidenceWriter, read_history
+from harness.gates.recorder import GateRecorder, measures_ok
+from harness.gates.standing import Standing, standing_of
+from harness.gates.verdict import Outcome, Phase, judge_phases
+from harness.service_access import ServiceAccess, choose_service, service_identity
+from harness.spec import LoadedSpec, load_spec
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, checked for shape only.
+
+    Attributes:
+        root: the project's root, whose files gates are bound to.
+        spec_path: ``--spec``.
+        service: ``--service``, or None for the one the spec was written for.
+        arms: ``--arm``, each an arm's name or its advantage mode; empty means all.
+        artifacts: ``--artifacts``.
+        gsm8k_dir: ``--gsm8k-dir``.
+        fresh: ``--fresh``.
+    """
+
+    root: Path
+    spec_path: Path
+    service: str | None = None
+    arms: tuple[str, ...] = ()
+    artifacts: Path = Path("artifacts")
+    gsm8k_dir: Path | None = None
+    fresh: bool = False
+
+
+@dataclass
+class GateRun:
+    """One gate's test while it runs."""
+
+    recorder: GateRecorder
+    phases: list[Phase] = field(default_factory=list)
+
+
+class HarnessSession:
+    """The state of one session.
+
+    Args:
+        options: the command line.
+        report: shows one line to the person, even while output is captured.
+    """
+
+    def __init__(self, options: Options, report: Callable[[str], None] = print) -> None:
+        self.options = options
+        self.report = report
+        self.loaded: LoadedSpec = load_spec(options.spec_path)
+        self.service_name = choose_service(options.service, self.loaded.spec)
+        self.gate_runs: dict[str, GateRun] = {}
+        self.gate_tests: dict[str, str] = {}
+        self.outcomes: dict[str, tuple[Outcome, str]] = {}
+        self.blocked: list[str] = []
+        self.undecided: list[str] = []
+        self._evidence: EvidenceWriter | None = None
+        self._unsealed = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Ids of the gates this spec requires."""
+        return required_gate_ids(self.loaded.spec)
+
+    @property
+    def gates_folder(self) -> Path:
+        """Folder of this spec's gate evidence."""
+        return self.options.artifacts / "gates" / self.loaded.name
+
+    @cached_property
+    def service(self) -> ServiceAccess:
+        """The service, started at its first use."""
+        folder = self.options.artifacts / "service" / self.loaded.name
+        return ServiceAccess(self.service_name, self.loaded.spec, folder)
+
+    def binding(self) -> Binding:
+        """Measure the content that gates are bound to, now."""
+        identity = service_identity(self.service_name, self.loaded.spec)
+        return bind(self.options.root, self.options.spec_path, identity)
+
+    def selected_arms(self) -> tuple[str, ...]:
+        """Return the names of the arms that ``--arm`` selects, in the spec's order.
+
+        Raises:
+            UsageError: for a word that names no arm and no arm's mode.
+        """
+        arms = self.loaded.spec.arms
+        known = {arm.name for arm in arms} | {arm.advantage_mode for arm in arms}
+        if unknown := sorted(set(self.options.arms) - known):
+            raise UsageError(
+                "--arm names no arm of the spec",
+                expected=f"one of {sorted(known)}",
+                found=", ".join(unknown),
+                where=self.options.spec_path.name,
+            )
+        wanted = set(self.options.arms) or known
+        return tuple(arm.name for arm in arms if {arm.name, arm.advantage_mode} & wanted)
+
+    def standings(self) -> dict[str, Standing]:
+        """Judge every required gate from the files, against the tree as it is now."""
+        history, binding = read_history(self.gates_folder), self.binding()
+        now = datetime.now(UTC)
+        return {
+            gate_id: standing_of(gate_entry(gate_id), history, binding, now)
+            for gate_id in self.required
+        }
+
+    def unproven(self) -> tuple[str, ...]:
+        """Return the required gates that the files do not prove now."""
+        standings = self.standings().values()
+        return tuple(item.gate_id for item in standings if item.outcome is not Outcome.PASS)
+
+    def failed_offline(self) -> list[str]:
+        """Return required offline gates that failed: no service is contacted after that."""
+        here = {gate_id for gate_id, (outcome, _) in self.outcomes.items() if outcome == "fail"}
+        before = {
+            standing.gate_id
+            for standing in self.standings().values()
+            if standing.outcome is Outcome.FAIL
+        }
+        offline = [gate_id for gate_id in self.required if not gate_entry(gate_id).live]
+        return [gate_id for gate_id in offline if gate_id in here | before]
+
+    def claim_gate(self, gate_id: str, test_id: str) -> None:
+        """Note which test stands for a gate.
+
+        Raises:
+            UsageError: for a gate that is not in the catalogue or has another test already.
+        """
+        taken = {claimed: test for test, claimed in self.gate_tests.items()}
+        if gate_entry(gate_id).gate_id in taken:
+            raise UsageError(
+                f"gate {gate_id} has more than one test",
+                expected="one test a gate",
+                found=f"{taken[gate_id]} and {test_id}",
+                fix="give one of them another gate id",
+            )
+        self.gate_tests[test_id] = gate_id
+
+    def start_gate(self, gate_id: str) -> GateRecorder:
+        """Begin recording a gate; the evidence says so before anything is measured."""
+        entry = gate_entry(gate_id)
+        if self._evidence is None:
+            self._evidence = EvidenceWriter(
+                self.gates_folder, self.loaded.name, self.binding(), git_state(self.options.root)
+            )
+        self._evidence.gate_started(gate_id)
+        run = self.gate_runs.setdefault(gate_id, GateRun(GateRecorder(gate_id, entry.clause)))
+        return run.recorder
+
+    def add_phase(self, gate_id: str, phase: Phase) -> None:
+        """Note one report of a gate's test."""
+        entry = gate_entry(gate_id)
+        run = self.gate_runs.setdefault(gate_id, GateRun(GateRecorder(gate_id, entry.clause)))
+        run.phases.append(phase)
+
+    def finish_gate(self, gate_id: str, duration_s: float) -> tuple[Outcome, str]:
+        """Judge a gate from its phases and measurements and write the record."""
+        run = self.gate_runs[gate_id]
+        outcome, reason = judge_phases(run.phases, measures_ok(run.recorder.measures))
+        self.outcomes[gate_id] = (outcome, reason)
+        if self._evidence is not None:
+            self._unsealed = True
+            self._evidence.gate_finished(
+                gate_id,
+                {
+                    "clause": run.recorder.clause,
+                    "outcome": outcome.value,
+                    "reason": reason,
+                    "measures": run.recorder.measures,
+                    "notes": run.recorder.notes,
+                    "duration_s": duration_s,
+                },
+            )
+        return outcome, reason
+
+    def seal(self) -> None:
+        """Measure the content again, so that an edit during the gates cannot go unnoticed."""
+        if self._evidence is not None and self._unsealed:
+            self._evidence.closing(self.binding())
+            self._unsealed = False
+
+    def obstacles(self) -> list[str]:
+        """Return why no arm may train now: one line a gate that is not proven."""
+        self.seal()
+        return [
+            _obstacle(standing)
+            for standing in self.standings().values()
+            if standing.outcome is not Outcome.PASS
+        ]
+
+    def close(self) -> None:
+        """Seal and close the evidence and stop the service this session started."""
+        self.seal()
+        if self._evidence is not None:
+            self._evidence.close()
+            self._evidence = None
+        if "service" in self.__dict__:
+            self.service.stop()
+
+    def summary(self, exit_code: int, counts: Mapping[str, int]) -> dict[str, Any]:
+        """Return the machine-readable end of the session (``last-session.json``)."""
+        return {
+            "version": 1,
+            "spec": self.loaded.name,
+            "spec_digest": self.loaded.digest,
+            "required_gates": list(self.required),
+            "gates": {
+                gate_id: {
+                    "outcome": outcome.value,
+                    "reason": reason,
+                    "live": gate_entry(gate_id).live,
+                }
+                for gate_id, (outcome, reason) in self.outcomes.items()
+            },
+            "blocked": self.blocked,
+            "undecided": self.undecided,
+            "tests": dict(counts),
+            "exit_code": exit_code,
+        }
+
+
+def _obstacle(standing: Standing) -> str:
+    changed = _few(standing.changed)
+    return f"gate {standing.gate_id}: {standing.outcome}: {standing.reason}{changed}"
+
+
+def _few(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f" (changed: {shown}{more})"
+
+
+def exit_code(pytest_status: int, *, blocked: bool, undecided: bool) -> int:
+    """Return the session's exit code (design §1).
+
+    pytest's own codes stand when they are not 0; then 10 for gates that are not proven and 11 for
+    an outcome that is not known.
+    """
+    if pytest_status != 0:
+        return pytest_status
+    if blocked:
+        return 10
+    return 11 if undecided else 0

@@ -1,0 +1,197 @@
+"""How alike two prompts are, and the leave-one-out weights that follow (contract §12; issue 2).
+
+Shape suffixes: ``_P`` prompts of a batch, ``_PP`` pairs of them.
+
+The vector of a prompt is what scikit-learn's ``TfidfVectorizer()`` gives with every default: lower
+case, tokens of two or more word characters, no stop words, idf ``ln((1 + n) / (1 + df)) + 1``,
+length one. It is fitted on the batch's own question texts: no few-shot pair, suffix or template.
+
+Documented rule for prompts without any token ("", "?", "a b"): the vector is zero, so the cosine
+with every prompt, itself included, is 0. A batch without any token at all gives a matrix of zeros.
+scikit-learn refuses such a batch; an experiment must not stop because of one, and must not guess.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from harness.errors import AdvantageError
+
+FloatArray = npt.NDArray[np.float64]
+Similarity = Callable[[Sequence[str]], FloatArray]
+"""Question texts (P) to a float64 matrix (P, P); only its off-diagonal entries are used."""
+
+
+def tfidf_cosine(texts: Sequence[str]) -> FloatArray:
+    """Return the (P, P) float64 cosines of the batch's TF-IDF vectors, each in [0, 1].
+
+    Reordering the texts reorders rows and columns and changes nothing beyond rounding, because
+    document frequencies and the sorted vocabulary do not depend on the order.
+
+    Raises:
+        AdvantageError: for anything but a sequence of strings.
+    """
+    return BatchFitted()(texts)
+
+
+SIMILARITIES: Mapping[str, Similarity] = MappingProxyType({"tfidf_prompt_cosine": tfidf_cosine})
+"""What a spec's ``similarity`` may name."""
+
+
+class BatchFitted:
+    """Cosines of vectors whose vocabulary and idf come from the batch being compared.
+
+    Args:
+        options: arguments of ``TfidfVectorizer`` that depart from its defaults.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        """Return the (P, P) cosines; raises AdvantageError as :func:`tfidf_cosine` does."""
+        checked = _strings(texts)
+        vectoriser = TfidfVectorizer(**self.options)
+        try:
+            vectors = vectoriser.fit_transform(checked)
+        except ValueError:
+            if _keeps_a_term(vectoriser, checked):
+                raise
+            return np.zeros((len(checked), len(checked)))
+        return _cosines(vectors)
+
+
+class CorpusFitted:
+    """Cosines of vectors whose vocabulary and idf come from a whole training set.
+
+    Args:
+        corpus: the texts to fit on, at least one of them with a token.
+        options: arguments of ``TfidfVectorizer`` that depart from its defaults.
+    """
+
+    def __init__(self, corpus: Sequence[str], **options: Any) -> None:
+        self.vectoriser = TfidfVectorizer(**options).fit(_strings(corpus))
+
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        """Return the (P, P) cosines; tokens that the corpus never used count for nothing."""
+        return _cosines(self.vectoriser.transform(_strings(texts)))
+
+
+def diagnostic_similarities(corpus: Sequence[str]) -> dict[str, Similarity]:
+    """Return the vectorisers that a refused activation gate is compared with, by name.
+
+    They explain a refusal and change nothing: no arm can select one of them. The first entry is
+    the registered default.
+    """
+    return {
+        "tfidf, batch fit (default)": tfidf_cosine,
+        "tfidf, train fit": CorpusFitted(corpus),
+        "raw tf, batch fit": BatchFitted(use_idf=False),
+        "tfidf min_df=2, batch fit": BatchFitted(min_df=2),
+    }
+
+
+def gs1_weights(similarity_PP: FloatArray, tau: float | None) -> FloatArray:
+    """Return the (P, P) leave-one-out weights ``softmax_{j != i}(s_ij / tau)``.
+
+    Zero diagonal, entries >= 0, rows summing to 1. Each row is shifted by its largest off-diagonal
+    similarity before the division, so that the exponent is never positive: a tau down to the least
+    positive float gives weight 0 to everyone but the nearest, never an overflow.
+
+    Raises:
+        AdvantageError: unless the matrix is finite, square and at least 2 by 2, and tau is finite
+            and above 0.
+    """
+    checked_tau = _positive(tau)
+    logits_PP = np.array(similarity_PP, dtype=np.float64)
+    _check_square(logits_PP)
+    np.fill_diagonal(logits_PP, -np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        logits_PP -= logits_PP.max(axis=1, keepdims=True)
+        unnormalised_PP = np.exp(logits_PP / checked_tau)
+    return unnormalised_PP / unnormalised_PP.sum(axis=1, keepdims=True)
+
+
+def uniform_loo_weights(problems: int) -> FloatArray:
+    """Return the (P, P) weights of the plain leave-one-out mean: 0 on the diagonal, else 1/(P-1).
+
+    Raises:
+        AdvantageError: for fewer than two problems.
+    """
+    if problems < 2:
+        raise _too_few(problems)
+    weights_PP = np.full((problems, problems), 1.0 / (problems - 1))
+    np.fill_diagonal(weights_PP, 0.0)
+    return weights_PP
+
+
+def folded_text(text: str) -> str:
+    """Return the form under which two prompts count as one: NFKC, casefold, white space folded."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _strings(texts: Sequence[str]) -> list[str]:
+    wrong = [texts] if isinstance(texts, str) else [t for t in texts if not isinstance(t, str)]
+    if wrong:
+        raise AdvantageError(
+            "prompt similarity is defined for a sequence of question texts",
+            expected="a sequence of str",
+            found=f"{type(wrong[0]).__name__} {wrong[0]!r:.60}",
+            fix="pass the question texts of the batch, in batch order",
+        )
+    return list(texts)
+
+
+def _keeps_a_term(vectoriser: TfidfVectorizer, texts: Sequence[str]) -> bool:
+    """Say whether any term survives ``min_df``: if none does, the refusal means "no tokens"."""
+    analyse = vectoriser.build_analyzer()
+    frequency = Counter(term for text in texts for term in set(analyse(text)))
+    return any(count >= vectoriser.min_df for count in frequency.values())
+
+
+def _cosines(vectors: Any) -> FloatArray:
+    """Return the dot products of unit (or zero) rows; rounding above 1 is cut off."""
+    return np.clip((vectors @ vectors.T).toarray(), 0.0, 1.0)
+
+
+def _positive(tau: float | None) -> float:
+    if tau is None or not math.isfinite(tau) or tau <= 0:
+        raise AdvantageError(
+            "the temperature of the similarity weights is undefined",
+            expected="a finite tau above 0",
+            found=repr(tau),
+            where="arms[].tau",
+            fix="give the arm a positive tau",
+        )
+    return float(tau)
+
+
+def _check_square(similarity_PP: FloatArray) -> None:
+    shape = similarity_PP.shape
+    if len(shape) != 2 or shape[0] != shape[1] or not np.isfinite(similarity_PP).all():
+        raise AdvantageError(
+            "similarities do not form a finite square matrix",
+            expected="shape (P, P) and finite entries",
+            found=f"shape {shape}, {int((~np.isfinite(similarity_PP)).sum())} entries not finite",
+            fix="check the similarity function",
+        )
+    if shape[0] < 2:
+        raise _too_few(shape[0])
+
+
+def _too_few(problems: int) -> AdvantageError:
+    return AdvantageError(
+        "a leave-one-out baseline needs another prompt",
+        expected="at least 2 prompts",
+        found=f"{problems} prompts",
+        fix="compute advantages over the full batch, not for one printed group",
+    )

@@ -1,0 +1,126 @@
+"""Runs one stage of an experiment as a process and follows it from its files.
+
+A stage is ``python -m harness.arm`` or ``python -m harness.evaluate``. Its log goes to a file; its
+progress is read from ``steps.jsonl`` as lines appear, the same file a person would watch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.digest import parse_json
+from harness.errors import ArmError
+
+_POLL_S = 0.25
+_LOG_TAIL_LINES = 12
+
+Report = Callable[[str], None]
+
+
+class LineFollower:
+    """Reads the complete lines that were added to a file since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def new_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each complete new line as an object; a line still being written waits."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as stream:
+            stream.seek(self._offset)
+            data = stream.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.splitlines():
+            yield parse_json(line, where=self.path.name)
+
+
+def run_stage(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    log_path: Path,
+    on_poll: Callable[[], None],
+) -> float:
+    """Run a stage to its end and return its seconds.
+
+    Args:
+        module: the stage's module.
+        arguments: its command line.
+        environment: variables added to this process's own.
+        log_path: where its output goes.
+        on_poll: called a few times a second while it runs, and once after.
+
+    Raises:
+        ArmError: when it exits with anything but 0, with the end of its log.
+    """
+    started_s = time.monotonic()
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    command = [sys.executable, "-m", module, *arguments]
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=variables
+        )
+        try:
+            exit_code = _wait(process, on_poll)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    on_poll()
+    if exit_code != 0:
+        raise ArmError(
+            f"the stage {module} {' '.join(arguments[1:2])} failed",
+            expected="exit code 0",
+            found=f"exit code {exit_code}",
+            where=_tail(log_path),
+            fix=f"read {log_path.name} in the run's folder",
+        )
+    return time.monotonic() - started_s
+
+
+def _wait(process: subprocess.Popen[bytes], on_poll: Callable[[], None]) -> int:
+    while True:
+        try:
+            return process.wait(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            on_poll()
+
+
+def _tail(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+
+class StepProgress:
+    """Turns new lines of ``steps.jsonl`` into one line a step, with the time left."""
+
+    def __init__(self, path: Path, steps: int, report: Report) -> None:
+        self.follower = LineFollower(path)
+        self.steps = steps
+        self.report = report
+        self._started_s = time.monotonic()
+
+    def __call__(self) -> None:
+        """Report every step that was finished since the last call."""
+        for row in self.follower.new_rows():
+            done = row["step"] + 1
+            elapsed_s = time.monotonic() - self._started_s
+            left_s = elapsed_s / done * (self.steps - done)
+            self.report(
+                f"{row['arm']} step {done}/{self.steps}"
+                f"  reward {row['reward_mean']:.3f}  accuracy {row['accuracy']:.3f}"
+                f"  format {row['format']:.3f}  truncated {row['truncation']:.3f}"
+                f"  loss {row['loss_sum']:.2f}  gap {row['sampler_trainer_gap']['max_abs']:.1e}"
+                f"  {row['step_s']:.2f} s  {left_s:.0f} s left"
+            )

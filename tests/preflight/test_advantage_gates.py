@@ -1,0 +1,146 @@
+"""Offline gates on the advantages: identities, reference, and the stock path with treatment off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tinker_cookbook.rl import train
+from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
+
+from harness.advantage_seam import AdvantageSeam, arm_params
+from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
+from harness.gates.advantage_identities import grpo_violations, gs1_violations, worst_of
+from harness.gates.recorder import GateRecorder
+from harness.gates.synthetic_rollouts import synthetic_groups
+from harness.problems import Problem
+from harness.service import register_model_tokenizer
+from harness.session import HarnessSession
+from harness.spec_model import ExperimentSpec
+from harness.training_record import TrainingRecord, recorded_training
+
+# Written out in full, because profiles inherit whatever CI sets (design §3.9).
+GATE_PROFILE = settings(
+    max_examples=400,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+TOLERANCE = 1e-12
+REWARDS = st.sampled_from([1.0, 0.9, 0.0, -0.1])
+WORDS = st.sampled_from(
+    ["red", "blue", "apples", "Tom", "Ann", "has", "more", "than", "the", "a", "7"]
+)
+PROMPTS = st.lists(WORDS, max_size=6).map(" ".join)
+
+
+@pytest.mark.preflight
+@pytest.mark.gate("advantage_properties")
+def test_advantage_properties(gate: GateRecorder, harness_session: HarnessSession) -> None:
+    spec = harness_session.loaded.spec
+    found: list[dict[str, float]] = []
+    mixed_groups: list[bool] = []
+
+    @GATE_PROFILE
+    @given(
+        st.integers(2, 9).flatmap(
+            lambda g: st.lists(st.lists(REWARDS, min_size=g, max_size=g), min_size=1, max_size=8)
+        )
+    )
+    def grpo_batches(rewards: list[list[float]]) -> None:
+        found.append(grpo_violations(rewards))
+        mixed_groups.append(any(len(set(group)) > 1 for group in rewards))
+
+    @GATE_PROFILE
+    @given(st.lists(st.tuples(PROMPTS, REWARDS), min_size=2, max_size=12))
+    def gs1_batches(pairs: list[tuple[str, float]]) -> None:
+        prompts, rewards = [p for p, _ in pairs], [r for _, r in pairs]
+        for arm in spec.arms:
+            if arm.advantage_mode == "gs1":
+                found.append(gs1_violations(prompts, rewards, arm_params(arm)))
+
+    grpo_batches()
+    gs1_batches()
+    gate.check(
+        "batches with unequal rewards in a group",
+        sum(mixed_groups),
+        effect="identities on constant groups alone would hold for any formula",
+        at_least=100,
+    )
+    for name, worst in worst_of(found).items():
+        gate.check(
+            name,
+            worst,
+            effect="the arm would train on an advantage other than the preregistered one",
+            at_most=TOLERANCE,
+        )
+
+
+@pytest.mark.preflight
+@pytest.mark.gate("stock_advantage_parity")
+def test_stock_advantage_parity(
+    gate: GateRecorder, harness_session: HarnessSession, tmp_path: Path
+) -> None:
+    """With the treatment off (mode grpo) the new path sends what the stock path sends."""
+    spec = harness_session.loaded.spec
+    arm = next(arm for arm in spec.arms if arm.advantage_mode == "grpo")
+    register_model_tokenizer(spec)
+    random = np.random.default_rng(20260801)
+    dataset = _dataset(spec, arm.groups_per_batch, arm.group_size)
+    seam = AdvantageSeam(arm, dataset)
+    worst = 0.0
+    sent = 0
+    for step in range(len(dataset)):
+        dataset.get_batch(step)
+        rewards = random.choice([1.0, 0.9, 0.0, -0.1], size=(arm.groups_per_batch, arm.group_size))
+        groups = synthetic_groups(dataset, rewards.tolist(), random)
+        stock, _ = assemble_training_data(groups, compute_advantages(groups))
+        ours, _ = assemble_training_data(groups, seam(groups))
+        seam.take_single_call(step)
+        for a, b in zip(stock, ours, strict=True):
+            sent += 1
+            for key in ("target_tokens", "logprobs", "mask"):
+                left, right = (d.loss_fn_inputs[key].to_torch() for d in (a, b))
+                if not torch.equal(left, right):
+                    worst = float("inf")
+            difference = (
+                a.loss_fn_inputs["advantages"].to_torch()
+                - b.loss_fn_inputs["advantages"].to_torch()
+            )
+            worst = max(worst, float(difference.abs().max()))
+    gate.check("datums compared", sent, effect="nothing would have been compared", at_least=64)
+    gate.check(
+        "largest |stock advantage - ours| on the wire",
+        worst,
+        effect="the baseline arm would not be stock GRPO",
+        at_most=1e-6,
+    )
+    _check_seam_is_reached(gate, seam, tmp_path)
+
+
+def _check_seam_is_reached(gate: GateRecorder, seam: AdvantageSeam, folder: Path) -> None:
+    """The name the stock loop calls is ours during a run, and stock again afterwards."""
+    record = TrainingRecord(seam.arm, seam, folder, attempt=1)
+    with recorded_training(record):
+        during = train.compute_advantages is seam
+    after = train.compute_advantages is compute_advantages
+    gate.check(
+        "loop calls the seam during a run", during, effect="both arms would be stock", equals=True
+    )
+    gate.check(
+        "loop is stock after a run", after, effect="later arms would be contaminated", equals=True
+    )
+
+
+def _dataset(spec: ExperimentSpec, groups: int, group_size: int) -> ArmDataset:
+    problems = [
+        Problem(f"p{index}", f"Tom has {index} apples. How many?", f"#### {index}", str(index))
+        for index in range(groups * 4)
+    ]
+    batches = [problems[step * groups : (step + 1) * groups] for step in range(4)]
+    return ArmDataset(batches, group_size, renderer_for(spec), fewshot_prefix(spec))

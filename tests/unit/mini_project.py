@@ -1,0 +1,64 @@
+"""A small project with fake gates and arms, for running the plugin inside pytest."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.gates.catalog import CATALOG, required_gate_ids
+from harness.spec import load_spec
+
+ROOT = Path(__file__).parents[2]
+
+GATE = """
+@pytest.mark.preflight{live}
+@pytest.mark.gate("{gate_id}")
+def test_{gate_id}(gate):
+    gate.check("quantity", 1.0, effect="nothing", at_most=2.0)
+"""
+ARMS = """
+import pytest
+
+@pytest.mark.full
+def test_arm(arm_name):
+    print("TRAINED", arm_name)
+"""
+INI = """
+[pytest]
+strict = true
+addopts = -p no:cacheprovider -m "not live and not full and not slow"
+"""
+
+
+def required_ids() -> tuple[str, ...]:
+    """Return the gates that the local spec requires."""
+    return required_gate_ids(load_spec(ROOT / "specs" / "local.json").spec)
+
+
+def make_project(pytester: pytest.Pytester) -> Path:
+    """Write spec, harness stand-in, fake gates for all required ids and fake arms."""
+    root = pytester.path
+    (root / "specs").mkdir()
+    for name in ("local.json", "local.pins.json"):
+        shutil.copy(ROOT / "specs" / name, root / "specs" / name)
+    for folder in ("harness", "tests/preflight", "tests/full"):
+        (root / folder).mkdir(parents=True)
+    (root / "harness" / "code.py").write_text("VALUE = 1\n")
+    (root / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
+    (root / "pytest.ini").write_text(INI)
+    (root / "constraints.txt").write_text("torch==2.13.0\n")
+    write_gates(root)
+    (root / "tests" / "full" / "test_arms.py").write_text(ARMS)
+    return root
+
+
+def write_gates(root: Path, **bodies: str) -> None:
+    """Write one test a required gate; a body given by gate id replaces the default test."""
+    live = {entry.gate_id: entry.live for entry in CATALOG}
+    parts = ["import pytest\n"]
+    for gate_id in required_ids():
+        mark = "\n@pytest.mark.live" if live[gate_id] else ""
+        parts.append(bodies.get(gate_id, GATE.format(gate_id=gate_id, live=mark)))
+    (root / "tests" / "preflight" / "test_gates.py").write_text("".join(parts))

@@ -1,0 +1,39 @@
+"""The exported JSON Schemas are current and describe the committed documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.schema_export import SCHEMA_FOLDER, schema_texts, write_schemas
+
+SPECS = Path(__file__).parents[2] / "specs"
+
+
+def test_the_committed_schemas_are_current() -> None:
+    texts = schema_texts()
+    for name, text in texts.items():
+        assert (SCHEMA_FOLDER / name).read_text(encoding="utf-8") == text, (
+            f"{name} is stale: run `python -m harness.schema_export`"
+        )
+
+
+def test_writing_gives_one_file_a_document(tmp_path: Path) -> None:
+    written = write_schemas(tmp_path / "schemas")
+    names = sorted(path.name for path in written)
+    assert names == ["pins.schema.json", "result.schema.json", "spec.schema.json"]
+    for path in written:
+        assert json.loads(path.read_text())["type"] == "object"
+
+
+def test_the_schemas_say_which_documents_are_closed() -> None:
+    texts = {name: json.loads(text) for name, text in schema_texts().items()}
+    assert texts["spec.schema.json"]["additionalProperties"] is True
+    assert texts["result.schema.json"]["additionalProperties"] is False
+    assert texts["pins.schema.json"]["additionalProperties"] is False
+
+
+def test_the_spec_schema_knows_every_field_of_the_committed_specs() -> None:
+    known = set(json.loads(schema_texts()["spec.schema.json"])["properties"])
+    for name in ("exp_6ba12d6b47.json", "local.json"):
+        assert set(json.loads((SPECS / name).read_text())) <= known, name
