@@ -97,6 +97,10 @@ class ArmDataset(Gsm8kDataset):
     def __len__(self) -> int:
         return len(self.batches)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> ArmDataset:
+        """Return itself: the cookbook copies its whole configuration only to log it."""
+        return self
+
     def to_dict(self) -> dict[str, object]:
         """Return what the cookbook's config.json keeps of this data set."""
         order_P = [problem for batch_P in self.batches for problem in batch_P]

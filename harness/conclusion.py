@@ -6,6 +6,7 @@ Nothing here trusts a number that was posted earlier: accuracies and the decisio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -79,12 +80,12 @@ def freeze_observations(run: PlannedRun) -> dict[str, Any]:
 def decision_plan(run: PlannedRun) -> Plan:
     """Return which rows the decision needs, from the frozen evaluator and the spec."""
     evaluator = _evaluator(run.folder)
-    treatment, baseline = resolve_roles(run.spec)
+    roles = resolve_roles(run.spec)
     rule = Rule.from_spec(run.loaded.raw["decision_rule"])
     metrics = {criterion.metric for criterion in rule.criteria}
     return Plan.of(
         rule,
-        Arms(treatment, baseline),
+        Arms(roles.treatment, roles.baseline),
         evaluator["items"]["ids"],
         dict.fromkeys(metrics, sha256_json(evaluator)),
     )
@@ -113,7 +114,7 @@ def _score(folder: Path, arm_name: str) -> dict[str, Any]:
     return {
         "arm": arm_name,
         "metric": METRIC,
-        "value": sum(row["value"] for row in rows) / len(rows),
+        "value": math.fsum(row["value"] for row in rows) / len(rows),
         "evaluator_id": rows[0]["evaluator_id"],
         "seed": rows[0]["seed"],
         "predictions_ref": path.relative_to(folder).as_posix(),

@@ -6,6 +6,7 @@ alone. ``result.json`` is brought up to date as each one ends.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +189,7 @@ class Experiment:
     def _post_scores(self, arm_name: str) -> float:
         rows = read_jsonl(predictions_path(self.run.folder, arm_name))
         numbers = {
-            METRIC: sum(row["value"] for row in rows) / len(rows),
+            METRIC: math.fsum(row["value"] for row in rows) / len(rows),
             "items": len(rows),
             "unfinished": sum(not row["finished"] for row in rows),
             "unanswered": sum(row["prediction"] is None for row in rows),

@@ -30,8 +30,6 @@ def single_number(text: str) -> ExactNumber | None:
         return None
     parts = numeric_parts(text)
     signs = [at for at, part in enumerate(parts) if _kind(part) == "equals"]
-    if len(signs) > 1:
-        return None
     if signs:
         name, parts = parts[: signs[0]], parts[signs[0] + 1 :]
         if not _is_name(name):

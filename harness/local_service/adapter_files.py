@@ -19,7 +19,7 @@ from harness.local_service.base_model import BaseModel
 from harness.local_service.checkpoints import write_json
 from harness.local_service.lora import LORA_ALPHA, Adapter, AdapterConfig, flat_sha256
 from harness.local_service.optimizer import AdamState
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 ADAPTER_FILE = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -54,11 +54,11 @@ def read_flat(folder: Path, metadata: dict[str, Any], base: BaseModel) -> torch.
     """Read a saved adapter's parameters and check them against their recorded digest.
 
     Raises:
-        Refusal: if the checkpoint belongs to another base model or dtype, or its bytes changed.
+        RefusalError: if it belongs to another base model or dtype, or its bytes changed.
     """
     for field, ours in (("base_model_sha256", base.sha256), ("dtype", base.dtype_name)):
         if metadata[field] != ours:
-            raise Refusal(
+            raise RefusalError(
                 f"the checkpoint was made with another {field}",
                 expected=ours,
                 found=str(metadata[field]),
@@ -66,7 +66,9 @@ def read_flat(folder: Path, metadata: dict[str, Any], base: BaseModel) -> torch.
             )
     flat = _load(folder / ADAPTER_FILE)["flat"]
     if flat_sha256(saved_config(metadata), flat) != metadata["adapter_sha256"]:
-        raise Refusal("the checkpoint's bytes are not those that were saved", where=ADAPTER_FILE)
+        raise RefusalError(
+            "the checkpoint's bytes are not those that were saved", where=ADAPTER_FILE
+        )
     return flat
 
 
@@ -94,7 +96,7 @@ def _load(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise Refusal(
+        raise RefusalError(
             "a checkpoint file cannot be read", found=str(error)[:200], where=path.name
         ) from error
 

@@ -15,13 +15,14 @@ from aiohttp import web
 
 from harness.local_service import (
     checkpoint_routes,
+    model_routes,
     sampling_routes,
     session_routes,
     training_routes,
 )
-from harness.local_service.http import MAX_BODY_BYTES, SERVICE, refusal_answer
 from harness.local_service.idempotency import Answer
-from harness.local_service.refusals import Refusal
+from harness.local_service.messages import MAX_BODY_BYTES, SERVICE, refusal_answer
+from harness.local_service.refusals import RefusalError
 from harness.local_service.service import Service
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,13 @@ def build_app(service: Service) -> web.Application:
         middlewares=[errors_as_json, require_key, run_once], client_max_size=MAX_BODY_BYTES
     )
     app[SERVICE] = service
-    for routes in (session_routes, training_routes, sampling_routes, checkpoint_routes):
+    for routes in (
+        session_routes,
+        model_routes,
+        training_routes,
+        sampling_routes,
+        checkpoint_routes,
+    ):
         app.add_routes(routes.ROUTES)
     return app
 
@@ -51,14 +58,14 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     """Turn whatever goes wrong into ``{"error", "category"}`` with the right status."""
     try:
         return await handler(request)
-    except Refusal as refusal:
+    except RefusalError as refusal:
         return refusal_answer(refusal)
     except web.HTTPException as error:
         return refusal_answer(_http_refusal(request, error))
     except Exception as error:
         logger.exception("unexpected error in %s %s", request.method, request.path)
         return refusal_answer(
-            Refusal(
+            RefusalError(
                 "the embedded service failed on this request",
                 status=500,
                 found=type(error).__name__,
@@ -66,13 +73,13 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         )
 
 
-def _http_refusal(request: web.Request, error: web.HTTPException) -> Refusal:
+def _http_refusal(request: web.Request, error: web.HTTPException) -> RefusalError:
     problems = {
         404: "the embedded service does not offer this call",
         405: "the embedded service does not offer this method here",
         413: f"the body is larger than {MAX_BODY_BYTES} bytes",
     }
-    return Refusal(
+    return RefusalError(
         problems.get(error.status, error.reason or "the request failed"),
         status=error.status,
         found=f"{request.method} {request.path}"[:200],
@@ -88,9 +95,9 @@ async def require_key(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def check_key(given: str, expected: str) -> None:
-    """Raise a 401 Refusal unless the key is right; neither key appears in the message."""
+    """Raise a 401 RefusalError unless the key is right; neither key appears in the message."""
     if not hmac.compare_digest(given.encode(), expected.encode()):
-        raise Refusal(
+        raise RefusalError(
             "the API key is missing or wrong",
             status=401,
             expected="the key of this start of the service in the header X-API-Key",

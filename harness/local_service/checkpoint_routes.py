@@ -15,8 +15,8 @@ from harness.local_service.checkpoints import (
     make_ref,
     parse_uri,
 )
-from harness.local_service.http import SERVICE, json_answer, read_body
-from harness.local_service.refusals import Refusal
+from harness.local_service.messages import SERVICE, json_answer, read_body
+from harness.local_service.refusals import RefusalError
 from harness.local_service.service import Service
 
 _RUN = "/api/v1/training_runs/{run}"
@@ -71,11 +71,13 @@ def _page(request: web.Request, items: list[Any]) -> tuple[list[Any], dict[str, 
         limit = int(request.query.get("limit", "20"))
         offset = int(request.query.get("offset", "0"))
     except ValueError as error:
-        raise Refusal(
+        raise RefusalError(
             "limit and offset are whole numbers", found=request.query_string[:200]
         ) from error
     if not (1 <= limit <= 1000 and offset >= 0):
-        raise Refusal("limit is 1 to 1000, offset at least 0", found=request.query_string[:200])
+        raise RefusalError(
+            "limit is 1 to 1000, offset at least 0", found=request.query_string[:200]
+        )
     cursor = {"offset": offset, "limit": limit, "total_count": len(items)}
     return items[offset : offset + limit], cursor
 
@@ -120,7 +122,7 @@ async def external_urls(request: web.Request) -> web.Response:
     service, ref = request.app[SERVICE], _ref(request)
     service.store.metadata(ref)
     if ref.kind != "external_weights":
-        raise Refusal("only external weights can be downloaded", found=ref.uri)
+        raise RefusalError("only external weights can be downloaded", found=ref.uri)
     folder = service.store.path(ref)
     files = sorted(path.name for path in folder.iterdir() if path.name.startswith("adapter_"))
     token, expires = service.downloads.grant(folder, files)

@@ -13,7 +13,6 @@ request says overwrite.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.digest import parse_json
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 """URI segment -> the SDK's checkpoint_type."""
@@ -59,11 +58,11 @@ def make_ref(run: str, kind: str, name: str) -> CheckpointRef:
     """Check the parts of a checkpoint's name.
 
     Raises:
-        Refusal: if a part could not have come from this service, so no path can leave its folder.
+        RefusalError: if a part is not of this form, so that no path can leave its folder.
     """
     good = _RUN.fullmatch(run) and kind in KINDS and _NAME.fullmatch(name) and set(name) != {"."}
     if not good:
-        raise Refusal(
+        raise RefusalError(
             "this is not a checkpoint's name",
             expected="tinker://<run id>/(weights|sampler_weights|external_weights)/<name>, "
             "name of 1 to 128 of A-Z a-z 0-9 . _ - and not dots only",
@@ -76,11 +75,11 @@ def parse_uri(uri: str) -> CheckpointRef:
     """Parse ``tinker://<run>/<kind>/<name>``.
 
     Raises:
-        Refusal: if it is anything else.
+        RefusalError: if it is anything else.
     """
     parts = uri.removeprefix("tinker://").split("/")
     if not uri.startswith("tinker://") or len(parts) != 3:
-        raise Refusal(
+        raise RefusalError(
             "this is not a checkpoint's URI",
             expected="tinker://<run id>/<kind>/<name>",
             found=uri[:300],
@@ -91,7 +90,7 @@ def parse_uri(uri: str) -> CheckpointRef:
 def check_ttl(ttl_seconds: int | None) -> int | None:
     """Refuse a lifetime outside the SDK's documented range (one hour to ten years)."""
     if ttl_seconds is not None and not MIN_TTL_S <= ttl_seconds <= MAX_TTL_S:
-        raise Refusal(
+        raise RefusalError(
             "the time to live is out of range",
             expected=f"{MIN_TTL_S} to {MAX_TTL_S} seconds, or none",
             found=str(ttl_seconds),
@@ -124,11 +123,11 @@ class CheckpointStore:
         """Return a training run's record.
 
         Raises:
-            Refusal: 404 if there is none.
+            RefusalError: 404 if there is none.
         """
         path = self._run_dir(run) / "run.json" if _RUN.fullmatch(run) else None
         if path is None or not path.is_file():
-            raise Refusal("there is no such training run", status=404, found=run[:200])
+            raise RefusalError("there is no such training run", status=404, found=run[:200])
         return parse_json(path.read_bytes(), where="run.json")
 
     def runs(self) -> list[str]:
@@ -148,11 +147,11 @@ class CheckpointStore:
         """Write a checkpoint: ``write_files`` fills an empty folder, then it is moved into place.
 
         Raises:
-            Refusal: 409 if the name is taken and ``overwrite`` is false.
+            RefusalError: 409 if the name is taken and ``overwrite`` is false.
         """
         target = self.path(ref)
         if target.exists() and not overwrite:
-            raise Refusal(
+            raise RefusalError(
                 "a checkpoint of this name exists and is immutable",
                 status=409,
                 found=ref.uri,
@@ -160,24 +159,26 @@ class CheckpointStore:
             )
         scratch = target.parent / f".{ref.name[:64]}.{secrets.token_hex(4)}"
         scratch.mkdir(parents=True)
-        write_files(scratch)
-        size = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
-        created = datetime.now(UTC).isoformat()
-        write_json(scratch / _METADATA, {**metadata, "created": created, "size_bytes": size})
-        _swap_in(scratch, target)
+        try:
+            write_files(scratch)
+            _complete(scratch, metadata)
+            _swap_in(scratch, target)
+        finally:
+            # Gone already when all went well; what a failed save wrote must not stay.
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def metadata(self, ref: CheckpointRef) -> dict[str, Any]:
         """Return a checkpoint's metadata.
 
         Raises:
-            Refusal: 404 if there is no such checkpoint, or it has expired.
+            RefusalError: 404 if there is no such checkpoint, or it has expired.
         """
         path = self.path(ref) / _METADATA
         if not path.is_file():
-            raise Refusal("there is no such checkpoint", status=404, found=ref.uri)
+            raise RefusalError("there is no such checkpoint", status=404, found=ref.uri)
         metadata = parse_json(path.read_bytes(), where=ref.uri)
         if expired(metadata):
-            raise Refusal("the checkpoint has expired", status=404, found=ref.uri)
+            raise RefusalError("the checkpoint has expired", status=404, found=ref.uri)
         return metadata
 
     def set_ttl(self, ref: CheckpointRef, ttl_seconds: int | None) -> None:
@@ -217,7 +218,13 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write strict JSON atomically."""
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     scratch.write_text(json.dumps(document, allow_nan=False, indent=1), encoding="utf-8")
-    os.replace(scratch, path)
+    scratch.replace(path)
+
+
+def _complete(folder: Path, metadata: dict[str, Any]) -> None:
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    created = datetime.now(UTC).isoformat()
+    write_json(folder / _METADATA, {**metadata, "created": created, "size_bytes": size})
 
 
 def _swap_in(scratch: Path, target: Path) -> None:

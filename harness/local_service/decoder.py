@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from harness.local_service.base_model import BaseModel
+from harness.local_service.kv_cache import KvCache
 from harness.local_service.lora import AdapterConfig, LoraLinear
 
 _FLOAT = torch.float64
@@ -130,7 +131,7 @@ def _heads(
     weights: DecoderWeights, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Project (..., H) to rotated q (..., Q, E), rotated k and v (..., K, E)."""
-    projected = F.linear(_rms(x, layer.input_norm, weights.eps), layer.qkv)
+    projected = functional.linear(_rms(x, layer.input_norm, weights.eps), layer.qkv)
     split = projected.unflatten(-1, (-1, weights.head_size))
     q, k, v = split.split([weights.heads, weights.kv_heads, weights.kv_heads], -2)
     q = _rotate(_rms(q, layer.q_norm, weights.eps), cos, sin)
@@ -141,14 +142,14 @@ def _heads(
 def _finish_layer(
     weights: DecoderWeights, layer: Layer, x: torch.Tensor, mixed: torch.Tensor
 ) -> torch.Tensor:
-    x = x + F.linear(mixed, layer.o)
-    gate, up = F.linear(_rms(x, layer.mlp_norm, weights.eps), layer.gate_up).chunk(2, -1)
-    return x + F.linear(F.silu(gate) * up, layer.down)
+    x = x + functional.linear(mixed, layer.o)
+    gate, up = functional.linear(_rms(x, layer.mlp_norm, weights.eps), layer.gate_up).chunk(2, -1)
+    return x + functional.linear(functional.silu(gate) * up, layer.down)
 
 
 def logits(weights: DecoderWeights, hidden: torch.Tensor) -> torch.Tensor:
     """Map final hidden states (..., H) to logits (..., V)."""
-    return F.linear(_rms(hidden, weights.norm, weights.eps), weights.head)
+    return functional.linear(_rms(hidden, weights.norm, weights.eps), weights.head)
 
 
 def prefill(
@@ -166,57 +167,10 @@ def prefill(
     kept = []
     for layer in weights.layers:
         q, k, v = (part.transpose(1, 2) for part in _heads(weights, layer, x, cos, sin))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         kept.append((k, v))
         x = _finish_layer(weights, layer, x, mixed.transpose(1, 2).flatten(2))
     return x, kept
-
-
-class KvCache:
-    """Keys and values of the rows being decoded: per layer (slots, K, capacity, E), float64.
-
-    Rows occupy slots 0…n-1 without gaps; the buffers double when they run out of room.
-    """
-
-    def __init__(self, weights: DecoderWeights, slots: int = 16, capacity: int = 64) -> None:
-        shape = (slots, weights.kv_heads, capacity, weights.head_size)
-        self.layers = [
-            (torch.zeros(shape, dtype=_FLOAT), torch.zeros(shape, dtype=_FLOAT))
-            for _ in weights.layers
-        ]
-
-    def reserve(self, slots: int, capacity: int) -> None:
-        """Grow to at least this many slots and positions, keeping what is there."""
-        have_slots, kv_heads, have_capacity, size = self.layers[0][0].shape
-        if slots <= have_slots and capacity <= have_capacity:
-            return
-        slots = have_slots if slots <= have_slots else max(slots, 2 * have_slots)
-        capacity = have_capacity if capacity <= have_capacity else max(capacity, 2 * have_capacity)
-        self.layers = [
-            (
-                _grown(k, (slots, kv_heads, capacity, size)),
-                _grown(v, (slots, kv_heads, capacity, size)),
-            )
-            for k, v in self.layers
-        ]
-
-    def put(self, first_slot: int, filled: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Store prefilled rows (R, K, S, E) at slots first_slot…"""
-        rows, _, size, _ = filled[0][0].shape
-        for (k, v), (new_k, new_v) in zip(self.layers, filled, strict=True):
-            k[first_slot : first_slot + rows, :, :size] = new_k
-            v[first_slot : first_slot + rows, :, :size] = new_v
-
-    def move(self, source: int, target: int) -> None:
-        """Copy one slot over another."""
-        for k, v in self.layers:
-            k[target], v[target] = k[source], v[source]
-
-
-def _grown(old: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    new = torch.zeros(shape, dtype=_FLOAT)
-    new[: old.shape[0], :, : old.shape[2]] = old
-    return new
 
 
 def decode_step(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 VALID_FOR = timedelta(minutes=15)
 
@@ -43,10 +43,10 @@ class Downloads:
         """Return the granted file.
 
         Raises:
-            Refusal: 404 for an unknown or expired token, or a file outside the grant.
+            RefusalError: 404 for an unknown or expired token, or a file outside the grant.
         """
         grant = self._grants.get(token)
         known = grant is not None and grant.expires > datetime.now(UTC) and name in grant.files
         if grant is None or not known:
-            raise Refusal("the download link is unknown or has expired", status=404)
+            raise RefusalError("the download link is unknown or has expired", status=404)
         return grant.folder / name

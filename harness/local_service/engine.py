@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness.local_service.decoder import DecoderWeights
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 from harness.local_service.sampler import Row, SamplingBatch
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ IDLE_BATCHES_KEPT = 4
 """Merged weights of snapshots that are not sampling just now; older ones are merged again."""
 
 Outcome = Any
-"""What a job returned, or the Refusal it ended with."""
+"""What a job returned, or the RefusalError it ended with."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Job:
     finish: Callable[[Outcome], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampleJob:
-    """Rows to be sampled with the snapshot named ``key``; ``finish`` gets them when all are done."""
+    """Rows to sample with the snapshot named ``key``; ``finish`` gets them when all are done."""
 
     key: str
     merge: Callable[[], DecoderWeights]
@@ -100,7 +100,7 @@ class Engine:
                 self._training.append(job)
 
     def _on_failure(self, job: SampleJob) -> Callable[[Outcome], None]:
-        return lambda outcome: job.finish(outcome) if isinstance(outcome, Refusal) else None
+        return lambda outcome: job.finish(outcome) if isinstance(outcome, RefusalError) else None
 
     def _run(self, job: Job) -> None:
         job.finish(outcome_of(job.run))
@@ -118,17 +118,18 @@ class Engine:
 
     def _row_done(self, job: SampleJob, left: list[int]) -> None:
         left[0] -= 1
-        if left[0] == 0:
-            jobs = self._unfinished[job.key]
+        if left[0] > 0:
+            return
+        jobs = self._unfinished[job.key]
         jobs.remove(job)
         if not jobs:
             del self._unfinished[job.key]
-            job.finish(job.rows)
+        job.finish(job.rows)
 
     def _advance(self, key: str) -> None:
         """Give one snapshot's rows a turn; a failure ends its requests, not the service."""
         outcome = outcome_of(lambda: self._turn(self._batches[key]))
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, RefusalError):
             del self._batches[key]
             for job in self._unfinished.pop(key, []):
                 job.finish(outcome)
@@ -145,18 +146,18 @@ class Engine:
 
 
 def outcome_of(run: Callable[[], Any]) -> Outcome:
-    """Call ``run``; return its value, or the Refusal that tells the requester what went wrong.
+    """Call ``run``; return its value, or the RefusalError that tells the requester what went wrong.
 
     An unforeseen error is logged with its traceback and becomes a status-500 refusal: the request
     fails visibly and the service stays up for the others.
     """
     try:
         return run()
-    except Refusal as refusal:
+    except RefusalError as refusal:
         return refusal
     except Exception as error:
         logger.exception("a job failed unexpectedly")
-        return Refusal(
+        return RefusalError(
             "the embedded service failed while running this request",
             status=500,
             found=f"{type(error).__name__}: {error}"[:300],

@@ -11,7 +11,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 LONG_POLL_S = 20.0
 """Below the SDK's read timeout of 45 s."""
@@ -65,7 +65,7 @@ class FutureStore:
             return
         old = next((key for key, value in self._futures.items() if value.fetched), None)
         if old is None:
-            raise Refusal(
+            raise RefusalError(
                 "too many results wait to be fetched", status=429, expected=f"at most {MAX_KEPT}"
             )
         del self._futures[old]
@@ -74,11 +74,11 @@ class FutureStore:
         """Return a future.
 
         Raises:
-            Refusal: 404 if it is unknown, or its session ended.
+            RefusalError: 404 if it is unknown, or its session ended.
         """
         future = self._futures.get(request_id)
         if future is None:
-            raise Refusal(
+            raise RefusalError(
                 "there is no such request, or its session has ended",
                 status=404,
                 found=request_id[:100],

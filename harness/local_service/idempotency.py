@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 MAX_KEYS = 50_000
 
@@ -42,12 +42,12 @@ class Idempotency:
             run: carries the request out.
 
         Raises:
-            Refusal: 409 if the key was used for another request.
+            RefusalError: 409 if the key was used for another request.
         """
         if key in self._seen:
             earlier_digest, pending = self._seen[key]
             if earlier_digest != digest:
-                raise Refusal(
+                raise RefusalError(
                     "the idempotency key belongs to another request", status=409, found=key[:100]
                 )
             answer = await asyncio.shield(pending)

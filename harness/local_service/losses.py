@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 PPO_DEFAULTS = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
 """Bounds of the probability ratio when the request gives none (public PPO page)."""
@@ -68,10 +68,10 @@ def find_loss(name: str) -> BuiltinLoss:
     """Return the named loss.
 
     Raises:
-        Refusal: if it is not one of LOSSES.
+        RefusalError: if it is not one of LOSSES.
     """
     if name not in LOSSES:
-        raise Refusal(
+        raise RefusalError(
             "the loss is not offered by the embedded service",
             expected=", ".join(LOSSES),
             found=name or "(empty)",
@@ -85,12 +85,12 @@ def loss_config(name: str, given: Config) -> dict[str, float]:
     """Return a loss's options with defaults filled in.
 
     Raises:
-        Refusal: for an unknown option, or thresholds that are not 0 <= low <= high < infinity.
+        RefusalError: for an unknown option, or thresholds that are not 0 <= low <= high < infinity.
     """
     loss = find_loss(name)
     unknown = sorted(set(given) - set(loss.options))
     if unknown:
-        raise Refusal(
+        raise RefusalError(
             f"{name} has no such option",
             expected=", ".join(loss.options) or "no loss_fn_config",
             found=", ".join(unknown),
@@ -98,7 +98,7 @@ def loss_config(name: str, given: Config) -> dict[str, float]:
         )
     config = {**loss.options, **given}
     if config and not _ordered(config["clip_low_threshold"], config["clip_high_threshold"]):
-        raise Refusal(
+        raise RefusalError(
             "the clip thresholds are not an interval of probability ratios",
             expected="0 <= clip_low_threshold <= clip_high_threshold, both finite",
             found=str(config),

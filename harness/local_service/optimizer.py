@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def check_params(params: AdamParams) -> AdamParams:
     """Refuse hyperparameters for which AdamW is undefined.
 
     Raises:
-        Refusal: naming the field and its allowed range.
+        RefusalError: naming the field and its allowed range.
     """
     rules = {
         "learning_rate": params.learning_rate >= 0,
@@ -58,7 +58,7 @@ def check_params(params: AdamParams) -> AdamParams:
     for field, holds in rules.items():
         value = getattr(params, field)
         if not holds or not math.isfinite(value):
-            raise Refusal(
+            raise RefusalError(
                 f"AdamW is undefined for this {field}",
                 expected="betas in [0, 1), eps > 0, everything else finite and >= 0",
                 found=str(value),
@@ -95,7 +95,7 @@ def optimizer_step(
     """Clip, step and clear the accumulated gradient.
 
     Returns:
-        ``grad_norm`` (before clipping), ``update_norm`` (L2 of the parameters' change) and ``step``.
+        ``grad_norm`` (before clipping), ``update_norm`` (L2 of the change) and ``step``.
     """
     before = parameters.clone()
     norm = clip_gradient(grad, params.grad_clip_norm)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.local_service.futures import Future
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 MAX_HELD = 4096
 """Requests of one model that may wait for an earlier number."""
@@ -37,13 +37,13 @@ class Ledger:
         """Return the future of the same request sent before, if any.
 
         Raises:
-            Refusal: 409 if another request already has this number.
+            RefusalError: 409 if another request already has this number.
         """
         earlier = self._accepted.get(number)
         if earlier is None:
             return None
         if earlier.digest != digest:
-            raise Refusal(
+            raise RefusalError(
                 "another request already has this sequence number",
                 status=409,
                 found=f"seq_id {number}",
@@ -70,11 +70,11 @@ class SequenceQueue:
         """Accept a request; call ``start`` once every lower number has been started.
 
         Raises:
-            Refusal: 409 if the number has passed (it was refused and a later request ran), 429 if
+            RefusalError: 409 if the number has passed (refused, and a later one ran), 429 if
                 too many requests wait.
         """
         if number < self.next_number:
-            raise Refusal(
+            raise RefusalError(
                 "this sequence number has passed",
                 status=409,
                 expected=f"{self.next_number} or higher",
@@ -82,7 +82,7 @@ class SequenceQueue:
                 where=self.ledger.scope,
             )
         if len(self._held) >= MAX_HELD:
-            raise Refusal("too many requests wait for an earlier one", status=429)
+            raise RefusalError("too many requests wait for an earlier one", status=429)
         self.ledger.record(number, digest, future)
         self._rejected.discard(number)
         self._held[number] = start

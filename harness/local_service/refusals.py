@@ -14,7 +14,7 @@ from harness.errors import ServiceError
 Category = Literal["user", "server"]
 
 
-class Refusal(ServiceError):
+class RefusalError(ServiceError):
     """A request this service will not carry out.
 
     Args:

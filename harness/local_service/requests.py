@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.digest import parse_json
 from harness.errors import DocumentError
 from harness.local_service.lora import MAX_RANK
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
-_Id = Annotated[str, Field(min_length=1, max_length=256)]
-_Number = Annotated[int, Field(ge=0, lt=2**63)]
+Id = Annotated[str, Field(min_length=1, max_length=256)]
+Number = Annotated[int, Field(ge=0, lt=2**63)]
 _SeqId = Annotated[int, Field(ge=1, lt=2**31)]
-_Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Metadata = dict[str, Any] | None
 
 
@@ -38,15 +38,15 @@ def parse_body(kind: type[BodyT], data: bytes) -> BodyT:
     """Parse strict JSON into a body.
 
     Raises:
-        Refusal: naming the first field that is wrong and what is allowed there.
+        RefusalError: naming the first field that is wrong and what is allowed there.
     """
     try:
         return kind.model_validate(parse_json(data, where="request body"))
     except DocumentError as error:
-        raise Refusal(str(error)) from error
+        raise RefusalError(str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        raise Refusal(
+        raise RefusalError(
             "the request has a field this service does not take",
             expected=first["msg"],
             found=repr(first["input"])[:200],
@@ -55,6 +55,8 @@ def parse_body(kind: type[BodyT], data: bytes) -> BodyT:
 
 
 class CreateSession(Body):
+    """POST create_session."""
+
     tags: list[str] = []
     user_metadata: _Metadata = None
     sdk_version: str = ""
@@ -64,34 +66,46 @@ class CreateSession(Body):
 
 
 class Heartbeat(Body):
-    session_id: _Id
+    """POST session_heartbeat."""
+
+    session_id: Id
     type: Literal["session_heartbeat"] = "session_heartbeat"
 
 
 class FinishReason(Body):
+    """How the client says its session ended."""
+
     type: Literal["success", "errored", "interrupted"]
 
 
 class FinishSession(Body):
+    """POST sessions/{id}/finish."""
+
     reason: FinishReason
     detail: str | None = None
 
 
 class Lora(Body):
+    """Shape and seed of a new adapter."""
+
     rank: Annotated[int, Field(ge=1, le=MAX_RANK)]
-    seed: _Seed | None = None
+    seed: Seed | None = None
     train_unembed: bool = True
     train_mlp: bool = True
     train_attn: bool = True
 
 
 class AdamWConfig(Body):
+    """The only optimizer there is."""
+
     type: Literal["adamw"] = "adamw"
 
 
 class CreateModel(Body):
-    session_id: _Id
-    model_seq_id: _Number
+    """POST create_model."""
+
+    session_id: Id
+    model_seq_id: Number
     base_model: str
     user_metadata: _Metadata = None
     lora_config: Lora
@@ -100,11 +114,15 @@ class CreateModel(Body):
 
 
 class GetInfo(Body):
-    model_id: _Id
+    """POST get_info."""
+
+    model_id: Id
     type: Literal["get_info"] = "get_info"
 
 
 class Adam(Body):
+    """One AdamW step's hyperparameters, with the SDK's defaults."""
+
     learning_rate: float = 1e-4
     beta1: float = 0.9
     beta2: float = 0.95
@@ -114,14 +132,18 @@ class Adam(Body):
 
 
 class OptimStep(Body):
-    model_id: _Id
+    """POST optim_step."""
+
+    model_id: Id
     seq_id: _SeqId
     adam_params: Adam
     type: Literal["optim_step"] = "optim_step"
 
 
 class SaveWeights(Body):
-    model_id: _Id
+    """POST save_weights."""
+
+    model_id: Id
     path: str
     seq_id: _SeqId
     ttl_seconds: int | None = None
@@ -131,9 +153,11 @@ class SaveWeights(Body):
 
 
 class SaveForSampler(Body):
-    model_id: _Id
+    """POST save_weights_for_sampler: ``path`` for a checkpoint, the number for a session."""
+
+    model_id: Id
     path: str | None = None
-    sampling_session_seq_id: _Number | None = None
+    sampling_session_seq_id: Number | None = None
     kind: Literal["snapshot"] = "snapshot"
     seq_id: _SeqId
     ttl_seconds: int | None = None
@@ -142,7 +166,9 @@ class SaveForSampler(Body):
 
 
 class SaveExternal(Body):
-    model_id: _Id
+    """POST save_weights_external; encryption is not offered."""
+
+    model_id: Id
     path: str
     seq_id: _SeqId
     ttl_seconds: int | None = None
@@ -151,10 +177,12 @@ class SaveExternal(Body):
 
 
 class LoadWeights(Body):
-    model_id: _Id | None = None
+    """POST load_weights: by session and number (new model), or by model and seq_id."""
+
+    model_id: Id | None = None
     seq_id: _SeqId | None = None
-    session_id: _Id | None = None
-    model_seq_id: _Number | None = None
+    session_id: Id | None = None
+    model_seq_id: Number | None = None
     base_model: str | None = None
     user_metadata: _Metadata = None
     path: str
@@ -164,62 +192,20 @@ class LoadWeights(Body):
     type: Literal["load_weights"] = "load_weights"
 
 
-class CreateSamplingSession(Body):
-    session_id: _Id
-    sampling_session_seq_id: _Number
-    base_model: str | None = None
-    model_path: str | None = None
-    type: Literal["create_sampling_session"] = "create_sampling_session"
-
-
-class TextChunk(Body):
-    tokens: list[int]
-    type: Literal["encoded_text"] = "encoded_text"
-
-
-class Prompt(Body):
-    chunks: Annotated[list[TextChunk], Field(max_length=4096)]
-
-    def tokens(self) -> list[int]:
-        """All token ids in order."""
-        return [token for chunk in self.chunks for token in chunk.tokens]
-
-
-class Sampling(Body):
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    seed: _Seed | None = None
-    stop: str | list[str] | list[int] | None = None
-    temperature: float = 1.0
-    top_k: int = -1
-    top_p: float = 1.0
-
-
-class Sample(Body):
-    num_samples: Annotated[int, Field(ge=1, le=1024)] = 1
-    prompt: Prompt
-    sampling_params: Sampling
-    base_model: None = None
-    model_path: None = None
-    sampling_session_id: _Id
-    seq_id: _Number
-    prompt_logprobs: bool = False
-    topk_prompt_logprobs: Annotated[int, Field(ge=0, le=128)] = 0
-    topk_sample_logprobs: Literal[0] = 0
-    target_prompt_logprobs: None = None
-    prompt_alt_tokens_k: Literal[0] = 0
-    prompt_logprobs_last_n: None = None
-    record_stability_info: Literal[False] = False
-    type: Literal["sample"] = "sample"
-
-
 class RetrieveFuture(Body):
-    request_id: _Id
+    """POST retrieve_future."""
+
+    request_id: Id
     allow_metadata_only: bool = False
 
 
 class WeightsInfo(Body):
+    """POST weights_info."""
+
     tinker_path: str
 
 
 class SetTtl(Body):
+    """PUT a checkpoint's ttl; null removes the expiry."""
+
     ttl_seconds: int | None = None

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.local_service import decoder, draw
-from harness.local_service.decoder import DecoderWeights, KvCache
+from harness.local_service.decoder import DecoderWeights
+from harness.local_service.kv_cache import KvCache
 
 MAX_ROWS = 256
 """Rows decoded at once; more wait. Bounds the cache's memory."""
@@ -78,7 +79,7 @@ class SamplingBatch:
         self.weights = weights
         self.waiting: deque[Row] = deque()
         self.rows: list[Row] = []
-        self.cache = KvCache(weights)
+        self.cache = KvCache(len(weights.layers), weights.kv_heads, weights.head_size)
 
     @property
     def busy(self) -> bool:

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from aiohttp import web
 from tinker.proto import tinker_public_pb2 as pb
 
 from harness.digest import sha256_json
-from harness.local_service import draw, requests, training
+from harness.local_service import draw, training
 from harness.local_service.engine import SampleJob
 from harness.local_service.futures import Result
-from harness.local_service.http import PROTOBUF, SERVICE, future_answer, json_answer, read_body
-from harness.local_service.refusals import Refusal
+from harness.local_service.messages import PROTOBUF, SERVICE, future_answer, json_answer, read_body
+from harness.local_service.ordered import body_digest
+from harness.local_service.refusals import RefusalError
 from harness.local_service.sampler import Row, StopRule
+from harness.local_service.sampling_requests import CreateSamplingSession, Sample
 from harness.local_service.service import Service
 from harness.local_service.sessions import Sampler
 from harness.local_service.text import Tokenizer
 from harness.local_service.training import Snapshot
-from harness.local_service.training_routes import body_digest
 
 EMPTY_TOPK_LOGPROB = -99999.0
 """What the protocol puts into a top-k cell that has no token."""
@@ -28,17 +30,17 @@ EMPTY_TOPK_LOGPROB = -99999.0
 
 async def create_sampling_session(request: web.Request) -> web.Response:
     """POST create_sampling_session: the base model, or a saved checkpoint."""
-    service, body = request.app[SERVICE], await read_body(request, requests.CreateSamplingSession)
+    service, body = request.app[SERVICE], await read_body(request, CreateSamplingSession)
     session = service.registry.session(body.session_id)
     if body.base_model not in (None, service.base.name):
-        raise Refusal(
+        raise RefusalError(
             "the base model is not served here",
             expected=service.base.name,
             found=str(body.base_model)[:200],
             where="base_model",
         )
     if body.base_model is None and body.model_path is None:
-        raise Refusal("give base_model or model_path")
+        raise RefusalError("give base_model or model_path")
     frozen = (
         training.load_snapshot(service.host, body.model_path)
         if body.model_path is not None
@@ -67,7 +69,7 @@ async def get_sampler(request: web.Request) -> web.Response:
 
 async def asample(request: web.Request) -> web.Response:
     """POST asample."""
-    service, body = request.app[SERVICE], await read_body(request, requests.Sample)
+    service, body = request.app[SERVICE], await read_body(request, Sample)
     sampler = service.registry.sampler(body.sampling_session_id)
     digest = body_digest(body)
     future = sampler.ledger.repeated(body.seq_id, digest)
@@ -86,18 +88,18 @@ def _merge(service: Service, frozen: Snapshot) -> Callable[[], Any]:
     return lambda: training.merge_snapshot(service.host, frozen)
 
 
-def make_rows(service: Service, sampler: Sampler, body: requests.Sample) -> list[Row]:
+def make_rows(service: Service, sampler: Sampler, body: Sample) -> list[Row]:
     """Check a request and return its rows, one a sample, each with its own random stream.
 
     Raises:
-        Refusal: naming the field that is out of range.
+        RefusalError: naming the field that is out of range.
     """
     prompt = _checked_prompt(service, body)
     asked = body.sampling_params
     params = draw.DrawParams(asked.temperature, asked.top_k, asked.top_p)
     wrong = draw.allowed_range(params)
     if wrong is not None:
-        raise Refusal(
+        raise RefusalError(
             "a sampling parameter is out of range", expected=wrong, where="sampling_params"
         )
     stop = stop_rule(asked.stop, service.base.eos_ids, service.tokenizer)
@@ -116,10 +118,10 @@ def make_rows(service: Service, sampler: Sampler, body: requests.Sample) -> list
     ]
 
 
-def _checked_prompt(service: Service, body: requests.Sample) -> list[int]:
+def _checked_prompt(service: Service, body: Sample) -> list[int]:
     prompt, base = body.prompt.tokens(), service.base
     if not prompt or min(prompt) < 0 or max(prompt) >= base.vocab_size:
-        raise Refusal(
+        raise RefusalError(
             "the prompt must be token ids of this model",
             expected=f"at least one id, each 0 to {base.vocab_size - 1}",
             found=f"{len(prompt)} ids"
@@ -128,19 +130,21 @@ def _checked_prompt(service: Service, body: requests.Sample) -> list[int]:
         )
     wanted = len(prompt) + (body.sampling_params.max_tokens or 1)
     if wanted > base.context_length:
-        raise Refusal(
+        raise RefusalError(
             "prompt and max_tokens together exceed the context",
             expected=f"at most {base.context_length} tokens",
             found=f"{len(prompt)} + {body.sampling_params.max_tokens or 1}",
             where="sampling_params.max_tokens",
         )
     if body.topk_prompt_logprobs > base.vocab_size:
-        raise Refusal("topk_prompt_logprobs exceeds the vocabulary", where="topk_prompt_logprobs")
+        raise RefusalError(
+            "topk_prompt_logprobs exceeds the vocabulary", where="topk_prompt_logprobs"
+        )
     return prompt
 
 
 def _stream_keys(
-    service: Service, sampler: Sampler, body: requests.Sample, prompt: list[int]
+    service: Service, sampler: Sampler, body: Sample, prompt: list[int]
 ) -> list[bytes]:
     """Return one generator key a sample (see `draw`)."""
     seed = body.sampling_params.seed
@@ -160,7 +164,7 @@ def stop_rule(
     """Turn the request's ``stop`` into a rule: None is the model's own end, [] is no stop at all.
 
     Raises:
-        Refusal: for an empty stop string.
+        RefusalError: for an empty stop string.
     """
     if stop is None:
         return StopRule(eos_ids)
@@ -168,7 +172,7 @@ def stop_rule(
     ids = frozenset(item for item in given if isinstance(item, int))
     strings = tuple(item for item in given if isinstance(item, str))
     if "" in strings:
-        raise Refusal("a stop string must not be empty", where="sampling_params.stop")
+        raise RefusalError("a stop string must not be empty", where="sampling_params.stop")
     return StopRule(ids, strings, tokenizer.require() if strings else str)
 
 
@@ -179,7 +183,7 @@ def encode_sample(rows: list[Row]) -> bytes:
     if first.prompt_logprobs is not None:
         response.prompt_logprobs = first.prompt_logprobs.numpy().astype(np.float32).tobytes()
     if first.prompt_topk is not None:
-        response.topk_prompt_logprobs.CopyFrom(_encode_topk(first))
+        response.topk_prompt_logprobs.CopyFrom(_encode_topk(first, first.prompt_topk))
     return response.SerializeToString()
 
 
@@ -191,8 +195,8 @@ def _encode_row(row: Row) -> pb.SampledSequence:
     )
 
 
-def _encode_topk(row: Row) -> pb.TopkLogprobs:
-    ids, values = row.prompt_topk or ()
+def _encode_topk(row: Row, top: tuple[torch.Tensor, torch.Tensor]) -> pb.TopkLogprobs:
+    ids, values = top
     k = row.topk_prompt
     empty_ids = np.zeros((1, k), dtype=np.int32)
     empty_values = np.full((1, k), EMPTY_TOPK_LOGPROB, dtype=np.float32)

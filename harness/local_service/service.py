@@ -20,7 +20,7 @@ from harness.local_service.downloads import Downloads
 from harness.local_service.engine import Engine, Job, Outcome
 from harness.local_service.futures import JSON, Future, FutureStore, Result
 from harness.local_service.idempotency import Idempotency
-from harness.local_service.refusals import Refusal, error_body
+from harness.local_service.refusals import RefusalError, error_body
 from harness.local_service.sessions import Model, SessionRegistry
 from harness.local_service.text import Tokenizer
 from harness.local_service.training import TrainingHost, TrainingState
@@ -86,7 +86,7 @@ class Service:
         """Queue a model's request under its number; a repetition gets the first one's future.
 
         Raises:
-            Refusal: 404 or 410 for the model, 409 for a number that another request has.
+            RefusalError: 404 or 410 for the model, 409 for a number that another request has.
         """
         model = self.registry.model(model_id)
         earlier = model.queue.ledger.repeated(seq_id, digest)
@@ -128,11 +128,11 @@ def json_result(document: dict[str, Any]) -> Result:
 
 
 def result_of(outcome: Outcome, encode: Encode) -> Result:
-    """Encode an outcome; a refusal, also one raised by ``encode``, becomes the SDK's error object."""
-    if not isinstance(outcome, Refusal):
+    """Encode an outcome; a refusal, also one of ``encode``, becomes the SDK's error object."""
+    if not isinstance(outcome, RefusalError):
         try:
             return encode(outcome)
-        except Refusal as refusal:
+        except RefusalError as refusal:
             outcome = refusal
     category = "user" if outcome.status < 500 else "server"
     return json_result(error_body(str(outcome), status=outcome.status, category=category))

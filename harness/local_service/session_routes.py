@@ -7,16 +7,16 @@ from typing import Any
 from aiohttp import web
 
 from harness.local_service import requests
-from harness.local_service.http import (
+from harness.local_service.lora import LORA_ALPHA, MAX_RANK
+from harness.local_service.losses import LOSSES
+from harness.local_service.messages import (
     SERVICE,
     json_answer,
     read_body,
     refusal_answer,
     result_answer,
 )
-from harness.local_service.lora import LORA_ALPHA, MAX_RANK
-from harness.local_service.losses import LOSSES
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 from harness.local_service.service import Service
 
 PROTOCOL = "tinker-0.38"
@@ -127,7 +127,7 @@ async def retrieve_future(request: web.Request) -> web.Response:
 async def not_offered(request: web.Request) -> web.Response:
     """Any other path."""
     return refusal_answer(
-        Refusal(
+        RefusalError(
             "the embedded service does not offer this call",
             status=404,
             found=f"{request.method} {request.path}"[:200],

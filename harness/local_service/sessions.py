@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harness.local_service.ordering import Ledger, SequenceQueue
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 from harness.local_service.training import Snapshot, TrainingState
 
 
@@ -33,10 +33,10 @@ class Model:
         """Return the adapter and optimizer.
 
         Raises:
-            Refusal: 404 if creating or loading the model failed.
+            RefusalError: 404 if creating or loading the model failed.
         """
         if self.state is None:
-            raise Refusal(
+            raise RefusalError(
                 "the model does not exist: its creation or load failed",
                 status=404,
                 found=self.model_id,
@@ -99,7 +99,7 @@ class SessionRegistry:
         """Return an open session.
 
         Raises:
-            Refusal: 410 if it was finished, 404 if there never was one.
+            RefusalError: 410 if it was finished, 404 if there never was one.
         """
         found = self.sessions.get(session_id)
         if found is None:
@@ -120,15 +120,15 @@ class SessionRegistry:
             raise self._missing("sampling session", sampler_id, sampler_id.split(":")[0])
         return found
 
-    def _missing(self, what: str, name: str, session_id: str) -> Refusal:
+    def _missing(self, what: str, name: str, session_id: str) -> RefusalError:
         if session_id in self._finished:
-            return Refusal(
+            return RefusalError(
                 f"the {what}'s session is finished",
                 status=410,
                 found=name[:200],
                 fix="open a new one",
             )
-        return Refusal(f"there is no such {what}", status=404, found=name[:200])
+        return RefusalError(f"there is no such {what}", status=404, found=name[:200])
 
     def add_model(self, session_id: str, number: int) -> Model:
         """Register a model that is about to be created or loaded."""
@@ -148,11 +148,13 @@ class SessionRegistry:
         """Register a sampling session.
 
         Raises:
-            Refusal: 409 if the number is taken.
+            RefusalError: 409 if the number is taken.
         """
         sampler_id = f"{session_id}:sample:{number}"
         if sampler_id in self.samplers:
-            raise Refusal("another sampling session has this number", status=409, found=sampler_id)
+            raise RefusalError(
+                "another sampling session has this number", status=409, found=sampler_id
+            )
         ledger = Ledger(sampler_id)
         sampler = Sampler(sampler_id, session_id, base_model, model_path, snapshot, ledger)
         self.samplers[sampler_id] = sampler

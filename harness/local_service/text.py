@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
 
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 
 class Tokenizer:
@@ -21,16 +21,16 @@ class Tokenizer:
         """Return the decoder of token ids, special tokens included.
 
         Raises:
-            Refusal: if the model folder has no tokenizer.json.
+            RefusalError: if the model folder has no tokenizer.json.
         """
-        if self._loaded is None:
+        fast = self._loaded
+        if fast is None:
             if not self._path.is_file():
-                raise Refusal(
+                raise RefusalError(
                     "string stops need the model's tokenizer.json",
                     found="a model folder without one",
                     where="sampling_params.stop",
                     fix="give stop token ids",
                 )
-            self._loaded = FastTokenizer.from_file(str(self._path))
-        fast = self._loaded
+            fast = self._loaded = FastTokenizer.from_file(str(self._path))
         return lambda ids: fast.decode(ids, skip_special_tokens=False)

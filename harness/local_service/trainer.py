@@ -22,7 +22,7 @@ import torch
 from harness.local_service import losses
 from harness.local_service.base_model import BaseModel
 from harness.local_service.lora import Adapter, AdapterSwitch
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 
 TOKENS_PER_MICRO_BATCH = 8192
 LOGITS_PER_MICRO_BATCH = 16_000_000
@@ -74,7 +74,7 @@ class Trainer:
         """Compute losses and log-probabilities; with ``backward`` add the gradient to the adapter.
 
         Raises:
-            Refusal: if a loss is not finite; the accumulated gradient is then as it was before.
+            RefusalError: if a loss is not finite; the gradient is then as it was before.
         """
         kept = adapter.grad.clone()
         order = sorted(range(len(data_D)), key=lambda i: data_D[i].content_key())
@@ -84,7 +84,7 @@ class Trainer:
         try:
             for batch in micro_batches(order, data_D, self.base.vocab_size):
                 self._pass(batch, data_D, (loss_fn, config), backward, logprobs, sums)
-        except Refusal:
+        except RefusalError:
             adapter.grad.copy_(kept)
             raise
         finally:
@@ -161,11 +161,11 @@ def check_finite(batch: Sequence[int], per_datum: Sequence[float]) -> None:
     """Refuse a pass whose loss overflowed, before its gradient can poison the adapter.
 
     Raises:
-        Refusal: naming the first datum (by its place in the request).
+        RefusalError: naming the first datum (by its place in the request).
     """
     for i, total in zip(batch, per_datum, strict=True):
         if not math.isfinite(total):
-            raise Refusal(
+            raise RefusalError(
                 "the loss is not finite",
                 expected="a finite sum of token losses",
                 found=str(total),

@@ -19,7 +19,7 @@ from harness.local_service.checkpoints import CheckpointRef, CheckpointStore, ex
 from harness.local_service.decoder import DecoderWeights
 from harness.local_service.lora import Adapter, AdapterConfig
 from harness.local_service.optimizer import AdamParams, AdamState
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 from harness.local_service.requests import Lora
 from harness.local_service.trainer import PassResult, Trainer
 from harness.local_service.wire import PassRequest
@@ -68,7 +68,7 @@ def adapter_config(request: Lora) -> AdapterConfig:
         train_unembed=request.train_unembed,
     )
     if not (config.train_attn or config.train_mlp or config.train_unembed):
-        raise Refusal(
+        raise RefusalError(
             "the adapter would have no parameters",
             expected="at least one of train_attn, train_mlp, train_unembed",
             where="lora_config",
@@ -155,11 +155,11 @@ def load(host: TrainingHost, uri: str, *, with_optimizer: bool) -> TrainingState
     is fresh. The accumulated gradient is empty either way.
 
     Raises:
-        Refusal: if the checkpoint is missing, of another kind, base model or dtype, or damaged.
+        RefusalError: if it is missing, damaged, or of another kind, base model or dtype.
     """
     ref = parse_uri(uri)
     if ref.kind != "weights":
-        raise Refusal(
+        raise RefusalError(
             "only a training checkpoint can be loaded",
             expected="tinker://<run id>/weights/<name>",
             found=uri[:300],
@@ -179,7 +179,7 @@ def load_snapshot(host: TrainingHost, uri: str) -> Snapshot:
     """Return the weights of a ``sampler_weights`` (or ``weights``) checkpoint for sampling."""
     ref = parse_uri(uri)
     if ref.kind == "external_weights":
-        raise Refusal(
+        raise RefusalError(
             "external weights cannot be sampled from", found=uri[:300], where="model_path"
         )
     metadata = host.store.metadata(ref)
@@ -193,11 +193,11 @@ def load_into(
     """Return the state to put in place of a model's own, which must not have been used yet.
 
     Raises:
-        Refusal: if the model has accumulated a gradient or taken a step, if the checkpoint's
+        RefusalError: if the model has accumulated a gradient or taken a step, if the checkpoint's
             adapter has another shape, or as in `load`.
     """
     if state.adam.step > 0 or bool(state.adapter.grad.any()):
-        raise Refusal(
+        raise RefusalError(
             "weights can be loaded into a model only before its first training request",
             found=f"{state.adam.step} optimizer steps taken",
             fix="create a new training client from the checkpoint",
@@ -207,7 +207,7 @@ def load_into(
         loaded.adapter.shapes != state.adapter.shapes
         or loaded.adapter.config.rank != state.adapter.config.rank
     ):
-        raise Refusal(
+        raise RefusalError(
             "the checkpoint's adapter has another shape than the model's",
             expected=str(state.adapter.config.as_json()),
             found=str(loaded.adapter.config.as_json()),

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
 from harness.local_service import losses
-from harness.local_service.refusals import Refusal
+from harness.local_service.refusals import RefusalError
 from harness.local_service.trainer import Datum, PassResult
 
 MAX_DATUMS = 4096
@@ -48,13 +48,13 @@ def parse_pass(body: bytes) -> pb.ForwardBackwardRequest:
     """Parse the protobuf body.
 
     Raises:
-        Refusal: if it is not a ForwardBackwardRequest.
+        RefusalError: if it is not a ForwardBackwardRequest.
     """
     message = pb.ForwardBackwardRequest()
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise Refusal(
+        raise RefusalError(
             "the body is not a protobuf ForwardBackwardRequest", found=str(error)[:200]
         ) from error
     return message
@@ -64,12 +64,12 @@ def decode_pass(message: pb.ForwardBackwardRequest, limits: Limits) -> PassReque
     """Turn a parsed request into arrays, checking every field.
 
     Raises:
-        Refusal: naming the first field that is not acceptable.
+        RefusalError: naming the first field that is not acceptable.
     """
     loss = losses.find_loss(message.loss_fn)
     config = losses.loss_config(message.loss_fn, _config_numbers(message))
     if not 1 <= len(message.data) <= MAX_DATUMS:
-        raise Refusal(
+        raise RefusalError(
             "the number of datums is out of range",
             expected=f"1 to {MAX_DATUMS}",
             found=str(len(message.data)),
@@ -86,7 +86,7 @@ def _config_numbers(message: pb.ForwardBackwardRequest) -> dict[str, float]:
     numbers = {key: float(value) for key, value in message.loss_fn_config.items()}
     for key, value in message.loss_fn_config_v2.items():
         if value.WhichOneof("value") != "number":
-            raise Refusal(
+            raise RefusalError(
                 "a loss option must be a number",
                 found=repr(value.text),
                 where=f"loss_fn_config.{key}",
@@ -99,7 +99,7 @@ def _decode_datum(datum: Any, wanted: frozenset[str], limits: Limits, where: str
     tokens = _decode_tokens(datum.model_input, where)
     given, needed = set(datum.loss_fn_inputs), wanted | {"target_tokens"}
     if given != needed:
-        raise Refusal(
+        raise RefusalError(
             "the datum does not carry exactly the inputs of its loss",
             expected=", ".join(sorted(needed)),
             found=", ".join(sorted(given)) or "none",
@@ -122,7 +122,7 @@ def _decode_tokens(chunks: Sequence[Any], where: str) -> np.ndarray:
     parts: list[np.ndarray] = []
     for chunk in chunks:
         if not chunk.HasField("encoded_text") or len(chunk.encoded_text.tokens) % 4:
-            raise Refusal(
+            raise RefusalError(
                 "only text chunks of int32 token ids are taken",
                 found=str(chunk)[:80],
                 where=f"{where}.model_input",
@@ -135,18 +135,18 @@ def decode_tensor(tensor: pb.Tensor, where: str) -> np.ndarray:
     """Return a dense one-dimensional tensor as an array.
 
     Raises:
-        Refusal: for a sparse tensor, another rank or dtype, or bytes that do not fit the shape.
+        RefusalError: for sparse tensors, another rank or dtype, or bytes that do not fit.
     """
     dtype = _NUMPY.get(tensor.dtype)
     if tensor.WhichOneof("encoding") != "dense" or dtype is None:
-        raise Refusal(
+        raise RefusalError(
             "the tensor is not dense float32, int64 or int32", found=str(tensor.dtype), where=where
         )
     if len(tensor.dense) % np.dtype(dtype).itemsize:
-        raise Refusal("the tensor's bytes do not fit its dtype", where=where)
+        raise RefusalError("the tensor's bytes do not fit its dtype", where=where)
     values = np.frombuffer(tensor.dense, dtype=dtype)
     if list(tensor.shape) not in ([], [len(values)]):
-        raise Refusal(
+        raise RefusalError(
             "the tensor must have one dimension",
             expected=f"shape [{len(values)}]",
             found=str(list(tensor.shape)),
@@ -159,7 +159,7 @@ def _check_lengths(
     tokens: np.ndarray, arrays: Mapping[str, np.ndarray], limits: Limits, where: str
 ) -> None:
     if not 1 <= len(tokens) <= limits.context_length:
-        raise Refusal(
+        raise RefusalError(
             "the sequence does not fit the context",
             expected=f"1 to {limits.context_length} tokens",
             found=str(len(tokens)),
@@ -167,7 +167,7 @@ def _check_lengths(
         )
     for name, values in arrays.items():
         if len(values) != len(tokens):
-            raise Refusal(
+            raise RefusalError(
                 "a loss input must have one value for each input token",
                 expected=str(len(tokens)),
                 found=str(len(values)),
@@ -177,7 +177,7 @@ def _check_lengths(
 
 def _check_ids(values: np.ndarray, limits: Limits, where: str) -> np.ndarray:
     if values.dtype.kind != "i" or values.min() < 0 or values.max() >= limits.vocab_size:
-        raise Refusal(
+        raise RefusalError(
             "token ids must be integers inside the vocabulary",
             expected=f"0 to {limits.vocab_size - 1}",
             found=f"{values.dtype} from {values.min()} to {values.max()}",
@@ -188,7 +188,7 @@ def _check_ids(values: np.ndarray, limits: Limits, where: str) -> np.ndarray:
 
 def _check_floats(values: np.ndarray, where: str) -> np.ndarray:
     if values.dtype != np.float32 or not np.isfinite(values).all():
-        raise Refusal(
+        raise RefusalError(
             "a loss input must be finite float32 numbers",
             found=f"{values.dtype}, {int((~np.isfinite(values)).sum())} not finite",
             where=where,

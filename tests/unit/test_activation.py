@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from harness import reference
 from harness.activation import (
     CONTRIBUTORS_METRIC,
+    DiagnosticRow,
+    DryActivation,
     Value,
     column_ess,
     contributors,
@@ -155,6 +157,16 @@ def test_the_table_has_every_vectoriser_and_tau_and_marks_what_fits() -> None:
         assert line.endswith("yes" if inside else "no"), f"{line!r} for {row.activation}"
         assert f"{row.activation.pooled_median:.1f}" in line, line
     assert {line.split()[-1] for line in lines} == {"yes", "no"}, "one mark only: a weak example"
+
+
+@pytest.mark.parametrize(
+    ("medians", "mark"),
+    [((2.0, 4.0), "yes"), ((1.9, 3.0, 3.0), "no"), ((3.0, 3.0, 4.1), "no"), ((5.0,), "no")],
+)
+def test_a_row_fits_only_if_every_batch_does(medians: tuple[float, ...], mark: str) -> None:
+    row = DiagnosticRow("raw tf", 0.1, DryActivation(medians, pooled_median=3.0))
+    line = format_table([row], RANGE).splitlines()[1]
+    assert line.split()[-1] == mark, f"{line!r} for batches {medians}"
 
 
 NAMED = ActivationCheck(metric="executed_base_model", one_of=("Q/one", "Q/two"))

@@ -2,7 +2,8 @@
 
 The figures were recorded in the design before this code existed: medians near 51 at tau 0.1 (57
 fitted on the training set), 22 at tau 0.05 (36); raw term frequencies 31 and min_df=2 21 at tau
-0.1. Needs the data set: GSM8K_DIR names a folder with train.jsonl. The order is the cookbook's: shuffle with seed 0.
+0.1. Needs the data set: GSM8K_DIR names a folder with train.jsonl. The order is the cookbook's:
+shuffle with seed 0.
 """
 
 from __future__ import annotations

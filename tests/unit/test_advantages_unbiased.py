@@ -96,8 +96,8 @@ def test_the_enumeration_sees_a_self_weight_that_was_kept() -> None:
 @pytest.mark.parametrize("tau", [0.05, 0.1, 1.0])
 def test_each_baseline_is_independent_of_its_own_reward(tau: float) -> None:
     advantage = gs1_at(tau)
+    advantages = {outcome: advantage(outcome) for outcome in OUTCOMES}
     for outcome, k in itertools.product(OUTCOMES, range(6)):
-        flipped = [*outcome]
-        flipped[k] = 1 - outcome[k]
-        before = outcome[k] - advantage(outcome)[k]
-        assert_close(f"baseline {k} of {outcome}", flipped[k] - advantage(flipped)[k], before)
+        flipped = (*outcome[:k], 1 - outcome[k], *outcome[k + 1 :])
+        before, after = outcome[k] - advantages[outcome][k], flipped[k] - advantages[flipped][k]
+        assert_close(f"baseline {k} of {outcome}", after, before)

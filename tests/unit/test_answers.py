@@ -94,6 +94,7 @@ ONE_NUMBER = [
     (r"1\frac{1}{2}", "3/2", "mixed number"),
     (r"-1\frac12", "-3/2", "the sign takes the whole mixed number"),
     (r"2 1/2", "5/2", "mixed number with a slash"),
+    ("1e500", "1" + "0" * 500, "the largest power"),
     ("18元", "18", "a unit in another script"),
     ("18\u200b", "18", "zero-width space"),
 ]
@@ -154,6 +155,7 @@ NO_NUMBER = [
     ("٣", "Arabic digits"),
     ("x1", "a name"),
     ("1e999999999", "a number too large to hold"),
+    ("1e501", "beyond the largest power"),
     ("9" * 5000, "a number too long to hold"),
     ("18" + " " * 30_000, "far too much around it"),
     ("18 \ud800", "a lone surrogate"),

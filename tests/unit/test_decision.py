@@ -183,6 +183,11 @@ def test_seeds_are_averaged_inside_the_item_and_never_counted_as_items() -> None
     assert (result.n, result.mean) == (2, 0.5)
 
 
+def test_the_mean_is_rounded_once() -> None:
+    columns = {("treatment", "accuracy", 0): [0.1] * 10, ("baseline", "accuracy", 0): [0.0] * 10}
+    assert judge(columns).criteria[0].mean == 0.1
+
+
 def test_a_bound_that_equals_the_margin_settles_nothing() -> None:
     (first,) = judge(net(33, 0, 1319)).criteria
     for edge in (first.lower, first.upper):
@@ -223,6 +228,13 @@ def test_several_criteria(accuracy: tuple[int, int], brevity: tuple[int, int], r
 def test_a_tie_needs_the_whole_interval_in_the_band(band: list[float] | None, reason: str) -> None:
     decision = judge(net(0, 0, 1319), tie_band=band)
     assert (decision.verdict, decision.outcome_reason) == ("inconclusive", reason)
+
+
+def test_a_settled_criterion_outside_the_band_does_not_stop_a_tie() -> None:
+    columns = net(900, 0, 1319)
+    columns |= {(role, "brevity", 0): c for (role, _, _), c in net(0, 0, 1319).items()}
+    decision = judge(columns, criteria=[criterion(), SECOND], tie_band=[-0.08, 0.08])
+    assert decision.outcome_reason == "tie"
 
 
 def false_support(runs: int, seed: int) -> int:

@@ -141,14 +141,24 @@ def test_without_a_mask_every_token_counts() -> None:
         (DatumArrays.of([-1.0], [-1.0, -2.0], [1.0]), "sampling_logprobs_T"),
         (DatumArrays.of([-1.0], [-1.0], [1.0, 1.0]), "advantages_T"),
         (DatumArrays.of([-1.0], [-1.0], [1.0], [1.0, 1.0]), "mask_T"),
-        (DatumArrays.of([math.nan], [-1.0], [1.0]), "logprobs_T"),
+        (DatumArrays.of([math.nan], [-1.0], [1.0]), "found: logprobs_T"),
         (DatumArrays.of([-1.0], [-math.inf], [1.0]), "sampling_logprobs_T"),
         (DatumArrays.of([-1.0], [-1.0], [math.inf], [0]), "advantages_T"),
         (DatumArrays.of([-1.0], [-1.0], [1.0], [0.5]), "does not weigh"),
         (DatumArrays.of([0.0], [-1000.0], [1.0]), "overflows"),
         (DatumArrays.of([0.0, 0.0], [-709.0, -709.0], [2.0, 2.0]), "overflows"),
     ],
-    ids=lambda case: case if isinstance(case, str) else "",
+    ids=[
+        "short logprobs",
+        "long advantages",
+        "long mask",
+        "NaN",
+        "sampling probability 0",
+        "infinite off the mask",
+        "fractional mask",
+        "ratio overflows",
+        "sum overflows",
+    ],
 )
 def test_an_undefined_datum_is_refused_by_place(broken: DatumArrays, message: str) -> None:
     good = DatumArrays.of([-1.0], [-1.0], [1.0])

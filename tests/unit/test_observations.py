@@ -95,6 +95,23 @@ def test_complete_rows_have_no_defect() -> None:
             {"other_evaluator": 12},
         ),
     ],
+    ids=[
+        "one missing",
+        "all missing",
+        "doubled",
+        "tripled",
+        "item not planned",
+        "arm not compared",
+        "metric not decided on",
+        "item exchanged",
+        "above the bounds",
+        "below the bounds",
+        "a huge integer",
+        "NaN",
+        "infinity",
+        "one under another evaluator",
+        "all under another evaluator",
+    ],
 )
 def test_any_defect_makes_the_comparison_incomplete(
     damage: Callable[[list[Observation]], list[Observation]], kinds: dict[str, int]
@@ -142,6 +159,7 @@ def test_a_plan_that_is_none_is_refused(
         lambda rows: json.dumps({"observations": rows}),
         lambda rows: json.dumps({"observations": rows}, indent=2),
     ],
+    ids=["lines", "ended lines", "array", "indented array", "object", "indented object"],
 )
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_form_of_file_reads_like_inline_rows(
@@ -163,7 +181,6 @@ def test_every_form_of_file_reads_like_inline_rows(
         {"version": 2, "observations": []},
         {"version": True, "observations": []},
         {"version": 1},
-        {"version": 1, "observations": [], "observations_file": {"name": "x", "sha256": "0" * 64}},
         {"version": 1, "observations": {}},
         {"version": 1, "observations_file": {"name": "../x", "sha256": "0" * 64}},
         {"version": 1, "observations_file": {"name": "a/x", "sha256": "0" * 64}},
@@ -197,6 +214,14 @@ def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, message: str) -> Non
     reference = {"name": "rows", "sha256": sha256_bytes(data)}
     with pytest.raises(DocumentError, match=message):
         read_observations({"version": 1, "observations_file": reference}, tmp_path)
+
+
+def test_two_sources_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("[]")
+    reference = {"name": "rows", "sha256": sha256_bytes(b"[]")}
+    document = {"version": 1, "observations": [], "observations_file": reference}
+    with pytest.raises(DocumentError, match="not both"):
+        read_observations(document, tmp_path)
 
 
 def test_changed_or_linked_files_are_refused(tmp_path: Path) -> None:

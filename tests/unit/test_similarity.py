@@ -74,7 +74,9 @@ def test_cosines_equal_the_plain_python_reference() -> None:
         reached["a tokenless prompt among others"] += any(tokenless) and not all(tokenless)
         reached["no token at all"] += all(tokenless)
         reached["a repeated prompt"] += len(set(prompts)) < len(prompts)
-        assert_close("cosines", tfidf_cosine(prompts), reference.cosines(prompts), 1e-12)
+        found = tfidf_cosine(prompts)
+        assert_close("cosines", found, reference.cosines(prompts), 1e-12)
+        assert found.max() <= 1.0, f"a cosine of {found.max()!r} is above 1"
 
     check()
     assert min(reached.values()) >= 5, f"classes hardly reached: {dict(reached)}"
@@ -180,7 +182,7 @@ def test_a_small_tau_gives_the_nearest_prompts(tau: float) -> None:
     @given(SQUARES)
     @MATH
     def check(rows: list[list[float]]) -> None:
-        weights = gs1_weights(np.array(rows), tau)
+        weights, plain = gs1_weights(np.array(rows), tau), reference.gs1_weights(rows, tau)
         for i, row in enumerate(rows):
             best = max(value for j, value in enumerate(row) if j != i)
             nearest = [j for j, value in enumerate(row) if value == best and j != i]
@@ -188,6 +190,7 @@ def test_a_small_tau_gives_the_nearest_prompts(tau: float) -> None:
             reached["self is the largest"] += row[i] > best
             wanted = [1 / len(nearest) if j in nearest else 0.0 for j in range(len(row))]
             assert_close(f"row {i}", weights[i], wanted, 1e-15)
+            assert_close(f"row {i} of the reference", plain[i], wanted, 1e-15)
 
     check()
     assert min(reached["a tie"], reached["self is the largest"]) >= 20, dict(reached)

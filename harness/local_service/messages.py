@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from harness.local_service.futures import JSON, PROTOBUF, Future, Result
-from harness.local_service.refusals import Refusal, error_body
+from harness.local_service.refusals import RefusalError, error_body
 from harness.local_service.requests import BodyT, parse_body
 from harness.local_service.service import Service
 
@@ -25,11 +25,11 @@ async def read_bytes(request: web.Request, content_type: str) -> bytes:
     """Return the request's body.
 
     Raises:
-        Refusal: 415 for another content type or an encoding, 413 above MAX_BODY_BYTES.
+        RefusalError: 415 for another content type or an encoding, 413 above MAX_BODY_BYTES.
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if request.content_type != content_type or encoding != "identity":
-        raise Refusal(
+        raise RefusalError(
             "the body has another content type",
             status=415,
             expected=f"{content_type}, not encoded",
@@ -51,7 +51,7 @@ def json_answer(document: dict[str, Any], status: int = 200) -> web.Response:
     )
 
 
-def refusal_answer(refusal: Refusal) -> web.Response:
+def refusal_answer(refusal: RefusalError) -> web.Response:
     """Return a refused request's response."""
     category = "user" if refusal.status < 500 else "server"
     answer = json_answer(
