@@ -73,7 +73,7 @@ def training_config(
                 "learning_rate": arm.lr,
                 "dataset_builder": ArmDatasetBuilder(dataset=dataset),
                 "recipe_name": "rl_comparison_harness",
-            "model_name": spec.base_model,
+                "model_name": spec.base_model,
                 "renderer_name": spec.execution.renderer,
                 "max_tokens": spec.execution.max_tokens,
                 "temperature": spec.execution.temperature,

@@ -7,21 +7,23 @@ Nothing here trusts a number that was posted earlier: accuracies and the decisio
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.completeness import Plan
-from harness.decision import Decision, decide
+from harness.completeness import Key, Plan
+from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
 from harness.digest import parse_json, sha256_file, sha256_json
 from harness.evaluate import BASE_ARM, EVALUATOR_NAME, METRIC, predictions_path
 from harness.gates.standing import Standing
-from harness.observations import ROW_FIELDS, read_observations
+from harness.intervals import secondary_intervals
+from harness.observations import ROW_FIELDS, Observation, read_observations
 from harness.plan import PlannedRun
 from harness.result import ResultDocument
 from harness.result_rules import cap_verdict
+from harness.selection import selection_defects
 from harness.spec_rules import resolve_roles
 from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
 
@@ -44,14 +46,22 @@ def decide_run(
     """
     decision_section = freeze_observations(run)
     rows = read_observations(decision_section, run.folder)
-    decision = decide(Rule.from_spec(run.loaded.raw["decision_rule"]), rows, decision_plan(run))
+    rule, plan = Rule.from_spec(run.loaded.raw["decision_rule"]), decision_plan(run)
+    adaptive = run.spec.experiment_features.adaptive_selection
+    unproven = selection_defects(decision_section, adaptive_selection=adaptive, arms=plan.arms)
+    decision = decide(rule, rows, plan, selection_defects=unproven)
     verdict, reason = cap_verdict(
         decision.verdict,
         decision.outcome_reason,
         required=standings,
         outcomes={gate_id: found.outcome.value for gate_id, found in standings.items()},
     )
-    report = {**decision.report(), "capped_verdict": verdict, "capped_reason": reason}
+    report = {
+        **decision.report(),
+        "capped_verdict": verdict,
+        "capped_reason": reason,
+        "secondary": _secondary(rule, rows, plan) if decision.criteria else {},
+    }
     write_json_atomic(run.folder / DECISION_NAME, report)
     document = (
         document.with_section("evaluation", evaluation_section(run))
@@ -59,6 +69,22 @@ def decide_run(
         .with_metrics(_numbers(decision))
     )
     return document.finish("succeeded", verdict, reason, _summary(run, decision, verdict))
+
+
+def _secondary(
+    rule: Rule, rows: Sequence[Observation], plan: Plan
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the intervals that are shown beside the rule's own and never decide."""
+    values = {Key.of(row): float(row.value) for row in rows}
+    return {
+        criterion.id: [
+            asdict(interval)
+            for interval in secondary_intervals(
+                item_effects(criterion, values, plan), criterion.effect_range, rule.alpha
+            )
+        ]
+        for criterion in rule.criteria
+    }
 
 
 def freeze_observations(run: PlannedRun) -> dict[str, Any]:

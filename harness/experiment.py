@@ -199,8 +199,14 @@ class Experiment:
             document = document.with_metrics(numbers)
         else:
             document = document.with_metrics(numbers, arm=arm_name).arm_completed(arm_name)
-        publish(self.result_path, document)
+        publish(self.result_path, document.with_summary(self._progress(document)))
         return numbers[METRIC]
+
+    def _progress(self, document: ResultDocument) -> str:
+        done, planned = len(document.completed_arms), len(self.run.spec.arms)
+        return (
+            f"{self.run.spec.title}: {done} of {planned} arms trained and scored, no verdict yet."
+        )
 
     def missing_arms(self) -> list[str]:
         """Return the arms whose predictions the decision still needs."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.mark.expression import Expression
 
 from harness.errors import HarnessError
-from harness.experiment import Experiment
 from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Outcome, Phase
@@ -24,8 +23,11 @@ from harness.store import write_json_atomic
 from harness.terminal import gate_lines, header_lines
 
 SESSION = pytest.StashKey[HarnessSession]()
+if TYPE_CHECKING:
+    from harness.experiment import Experiment
+
 CATALOG_ORDER = [entry.gate_id for entry in CATALOG]
-EXPERIMENT = pytest.StashKey[Experiment]()
+EXPERIMENT = pytest.StashKey["Experiment"]()
 MARKERS = (
     "preflight: a gate of the experiment",
     "full: part of the experiment itself: trains, evaluates or decides",
@@ -77,7 +79,6 @@ def pytest_configure(config: pytest.Config) -> None:
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
-    config.stash[EXPERIMENT] = Experiment(session)
     config.pluginmanager.register(GateReports(session), "harness-gate-reports")
 
 
@@ -232,7 +233,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print one line a gate and how the experiment stands."""
     if SESSION in config.stash:
-        for line in [*gate_lines(config.stash[SESSION]), *config.stash[EXPERIMENT].closing_lines()]:
+        lines = gate_lines(config.stash[SESSION])
+        if EXPERIMENT in config.stash:
+            lines += config.stash[EXPERIMENT].closing_lines()
+        for line in lines:
             terminalreporter.write_line(line)
 
 
@@ -254,4 +258,8 @@ def harness_session(pytestconfig: pytest.Config) -> HarnessSession:
 @pytest.fixture(scope="session")
 def experiment(pytestconfig: pytest.Config) -> Experiment:
     """The experiment's stages."""
+    # Imported here: it brings torch and the SDK, which most sessions do not need.
+    from harness.experiment import Experiment
+
+    pytestconfig.stash[EXPERIMENT] = Experiment(pytestconfig.stash[SESSION])
     return pytestconfig.stash[EXPERIMENT]

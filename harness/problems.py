@@ -99,9 +99,7 @@ def _rows(
     path = spec.dataset.hf_path
     if path.startswith(EMBEDDED_PREFIX):
         task_seed = spec.embedded.task_seed if spec.embedded else 0
-        generated: list[Mapping[str, object]] = [
-            {**row} for row in generate_rows(split, task_seed)
-        ]
+        generated: list[Mapping[str, object]] = [{**row} for row in generate_rows(split, task_seed)]
         return generated, f"{path} seed {task_seed} {split}"
     if gsm8k_dir is not None:
         return _read_rows(gsm8k_dir / f"{split}.jsonl"), f"{split}.jsonl"

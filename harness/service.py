@@ -1,7 +1,6 @@
 """The training service as the experiment sees it: reach it, start from one state, fetch adapters.
 
-Everything goes through the stock SDK; the only request of our own is a short health check, because
-the SDK needs five minutes to notice that nobody answers (tinker-notes §4).
+Everything goes through the stock SDK, except for the download of signed addresses.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import tinker
 from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 
-from harness.digest import parse_json, sha256_bytes, sha256_json
+from harness.digest import sha256_bytes, sha256_json
 from harness.errors import ServiceError
 from harness.local_service.tokenizer import load_tokenizer
 from harness.spec_model import ExperimentSpec
 
 EMBEDDED_MODEL_PREFIX = "embedded/"
-_HEALTH_TIMEOUT_S = 10.0
 _DOWNLOAD_TIMEOUT_S = 60.0
 
 
@@ -53,39 +51,6 @@ class InitialState:
         return {**asdict(self), "reported": dict(self.reported)}
 
 
-def require_health(base_url: str) -> None:
-    """Ask the service for a sign of life, once.
-
-    Raises:
-        ServiceError: when nobody answers in ten seconds.
-    """
-    get_json(base_url, "healthz", api_key=None)
-
-
-def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
-    """GET one JSON object of the service's API.
-
-    Raises:
-        ServiceError: naming the address, without credentials, and what went wrong.
-    """
-    url = f"{base_url.rstrip('/')}/api/v1/{path}"
-    request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=_HEALTH_TIMEOUT_S) as response:
-            body = parse_json(response.read(), where=path)
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise ServiceError(
-            "the training service does not answer",
-            expected=f"an answer in {_HEALTH_TIMEOUT_S:.0f} s",
-            found=f"{type(error).__name__}: {getattr(error, 'reason', error)}",
-            where=f"{base_url} {path}",
-            fix="start the service, or correct TINKER_BASE_URL",
-        ) from error
-    if not isinstance(body, dict):
-        raise ServiceError("the service's answer is not an object", where=path)
-    return body
-
-
 def register_model_tokenizer(spec: ExperimentSpec) -> None:
     """Tell the cookbook where the tokenizer of an embedded model is; others come from the hub."""
     if spec.base_model.startswith(EMBEDDED_MODEL_PREFIX):
@@ -93,7 +58,8 @@ def register_model_tokenizer(spec: ExperimentSpec) -> None:
 
 
 def _embedded_tokenizer() -> Tokenizer:
-    return load_tokenizer()
+    # The cookbook types tokenizers as the slow base class; it uses what both share.
+    return cast(Tokenizer, load_tokenizer())
 
 
 def sdk_client() -> tinker.ServiceClient:

@@ -14,8 +14,8 @@ from typing import Any
 
 from harness.digest import sha256_file
 from harness.errors import ServiceError, UsageError
+from harness.health import require_health
 from harness.local_service.process import EmbeddedService, start_service
-from harness.service import require_health
 from harness.spec_model import ExperimentSpec
 
 SERVICES = ("embedded", "url")

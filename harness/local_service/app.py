@@ -96,7 +96,7 @@ async def require_key(request: web.Request, handler: Handler) -> web.StreamRespo
 
 def check_key(given: str, expected: str) -> None:
     """Raise a 401 RefusalError unless the key is right; neither key appears in the message."""
-    if not hmac.compare_digest(given.encode(), expected.encode()):
+    if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode()):
         raise RefusalError(
             "the API key is missing or wrong",
             status=401,

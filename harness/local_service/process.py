@@ -73,6 +73,11 @@ class EmbeddedService:
         """Wait until the process ends by itself; return its exit code."""
         return self._process.wait()
 
+    def close_pipe(self) -> None:
+        """Close the child's stdin, as the system does when this process dies."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
     def environment(self) -> dict[str, str]:
         """Return the variables that point a Tinker client at this service."""
         return {

@@ -29,7 +29,7 @@ GATE_PROFILE = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TOLERANCE = 1e-12
 REWARDS = st.sampled_from([1.0, 0.9, 0.0, -0.1])
@@ -127,8 +127,8 @@ def _check_seam_is_reached(gate: GateRecorder, seam: AdvantageSeam, folder: Path
     """The name the stock loop calls is ours during a run, and stock again afterwards."""
     record = TrainingRecord(seam.arm, seam, folder, attempt=1)
     with recorded_training(record):
-        during = train.compute_advantages is seam
-    after = train.compute_advantages is compute_advantages
+        during = vars(train)["compute_advantages"] is seam
+    after = vars(train)["compute_advantages"] is compute_advantages
     gate.check(
         "loop calls the seam during a run", during, effect="both arms would be stock", equals=True
     )

@@ -17,9 +17,7 @@ METADATA = {"user_metadata": None, **expiry(None)}
 
 def put(store: CheckpointStore, name: str, text: str, *, overwrite: bool = False) -> None:
     ref = make_ref(RUN, "weights", name)
-    store.save(
-        ref, METADATA, lambda folder: _write(folder / "data", text), overwrite=overwrite
-    )
+    store.save(ref, METADATA, lambda folder: _write(folder / "data", text), overwrite=overwrite)
 
 
 def _write(path: Path, text: str) -> None:
@@ -95,7 +93,9 @@ def test_expired_checkpoints_are_gone(tmp_path: Path, monkeypatch: pytest.Monkey
     store.set_ttl(ref, 3600)
     assert store.metadata(ref)["ttl_seconds"] == 3600
     late = datetime.now(UTC) + timedelta(hours=2)
-    monkeypatch.setattr(checkpoints, "expired", lambda m: datetime.fromisoformat(m["expires_at"]) <= late)
+    monkeypatch.setattr(
+        checkpoints, "expired", lambda m: datetime.fromisoformat(m["expires_at"]) <= late
+    )
     with pytest.raises(RefusalError) as refused:
         store.metadata(ref)
     assert refused.value.status == 404
@@ -122,7 +122,11 @@ def test_a_download_link_opens_its_files_only(tmp_path: Path) -> None:
     token, expires = granted.grant(tmp_path, ["adapter_config.json"])
     assert granted.resolve(token, "adapter_config.json") == tmp_path / "adapter_config.json"
     assert timedelta(0) < expires - datetime.now(UTC) <= downloads.VALID_FOR
-    for wrong in ((token, "metadata.json"), (token, "../run.json"), ("x" + token[1:], "adapter_config.json")):
+    for wrong in (
+        (token, "metadata.json"),
+        (token, "../run.json"),
+        ("x" + token[1:], "adapter_config.json"),
+    ):
         with pytest.raises(RefusalError) as refused:
             granted.resolve(*wrong)
         assert refused.value.status == 404

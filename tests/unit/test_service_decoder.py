@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from toy_qwen import VOCAB, exact_network, write_toy_model
@@ -28,7 +26,9 @@ def weights_and_network(
     _, shapes = lora.attach(base.network)
     adapter = Adapter(AdapterConfig(rank=RANK, seed=2), shapes, torch.float64)
     generator = torch.Generator().manual_seed(4)
-    adapter.flat.copy_(0.1 * torch.randn(len(adapter.flat), generator=generator, dtype=torch.float64))
+    adapter.flat.copy_(
+        0.1 * torch.randn(len(adapter.flat), generator=generator, dtype=torch.float64)
+    )
     network = exact_network()
     for name, (a, b) in adapter.pairs.items():
         module = network.get_submodule(name)
@@ -42,10 +42,12 @@ def prompts(count: int, seed: int = 6) -> list[list[int]]:
     return [torch.randint(0, VOCAB, (n,), generator=generator).tolist() for n in sizes]
 
 
-def row(prompt: list[int], k: int, temperature: float = 1.0, **more: object) -> Row:
+def row(prompt: list[int], k: int, temperature: float = 1.0, **more: Any) -> Row:
     stream = draw.UniformStream(draw.seeded_key(9, k))
-    settings = {"max_tokens": 12, "stop": NO_STOP, **more}
-    return Row(prompt=prompt, params=draw.DrawParams(temperature, -1, 1.0), stream=stream, **settings)  # pyright: ignore[reportArgumentType] -- heterogeneous keywords
+    settings: dict[str, Any] = {"max_tokens": 12, "stop": NO_STOP, **more}
+    return Row(
+        prompt=prompt, params=draw.DrawParams(temperature, -1, 1.0), stream=stream, **settings
+    )
 
 
 def sampled(weights: decoder.DecoderWeights, rows: list[Row], arrive_together: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_models_follow_the_id_rule_of_the_sdk(model: str, session: str) -> None:
 
 @pytest.mark.parametrize("key", ["", "tml-wrong", "tml-\u00e9"])
 def test_no_call_works_without_the_key(wire: Wire, key: str) -> None:
-    stranger = Wire(wire.base_url, key.encode("latin-1").decode("latin-1"))
+    stranger = Wire(wire.base_url, key)
     for reply in (stranger.get("get_server_capabilities"), stranger.post("create_session", {})):
         text = refused(reply, 401)
         assert wire.key not in text
@@ -76,8 +77,11 @@ def test_capabilities_by_plain_get_carry_the_digest_and_dtype(wire: Wire) -> Non
         ("optim_step", {"model_id": "m", "seq_id": 0, "adam_params": ADAM}, "seq_id"),
         ("optim_step", {"model_id": "m", "seq_id": True, "adam_params": ADAM}, "seq_id"),
         ("retrieve_future", {"request_id": 5}, "request_id"),
-        ("save_weights_external", {"model_id": "m", "seq_id": 1, "path": "a",
-                                   "age_encryption_recipients": ["age1x"]}, "age_encryption"),
+        (
+            "save_weights_external",
+            {"model_id": "m", "seq_id": 1, "path": "a", "age_encryption_recipients": ["age1x"]},
+            "age_encryption",
+        ),
         ("load_weights", {"path": "tinker://x", "optimizer": False}, "session_id"),
     ],
 )
@@ -104,7 +108,7 @@ def test_unsupported_choices_are_400(wire: Wire, session: str) -> None:
 def test_wrong_media_and_paths_and_sizes_are_refused(wire: Wire) -> None:
     refused(wire.post("create_session", {}, Content_Type="text/plain"), 415)
     refused(wire.post("forward_backward", {}), 415)
-    refused(wire.post("create_session", b"x", Content_Encoding="br"), 415)
+    refused(wire.post("create_session", gzip.compress(b"{}"), Content_Encoding="gzip"), 415)
     refused(wire.post("create_custom_loss", {}), 404)
     refused(wire.get("optim_step"), 405)
     refused(wire.post("create_session", b"x" * (64 * 1024 * 1024 + 1)), 413)

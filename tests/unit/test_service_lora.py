@@ -25,7 +25,9 @@ def filled(config: AdapterConfig, shapes: dict[str, tuple[int, int]]) -> Adapter
     """An adapter with random A and B."""
     adapter = Adapter(config, shapes, torch.float64)
     generator = torch.Generator().manual_seed(3)
-    adapter.flat.copy_(0.1 * torch.randn(len(adapter.flat), generator=generator, dtype=torch.float64))
+    adapter.flat.copy_(
+        0.1 * torch.randn(len(adapter.flat), generator=generator, dtype=torch.float64)
+    )
     return adapter
 
 

@@ -39,7 +39,9 @@ def test_every_token_loss_is_the_public_formula(
     name: str, rows: list[tuple[float, float, float]], low: float, high: float
 ) -> None:
     logp, logq, a = tensors(rows)
-    given_inputs = {"weights": a} if name == "cross_entropy" else {"logprobs": logq, "advantages": a}
+    given_inputs = (
+        {"weights": a} if name == "cross_entropy" else {"logprobs": logq, "advantages": a}
+    )
     config = {"clip_low_threshold": low, "clip_high_threshold": high} if name == "ppo" else {}
     found = losses.token_losses(name, logp, given_inputs, config).tolist()
     expected = [by_hand(name, *row, low, high) for row in rows]

@@ -59,7 +59,7 @@ def test_steps_equal_torch_adamw_bit_for_bit(
         optimizer.adam_step(ours, grad.clone(), state, params)
     expected = theirs(start, grads, params)
     assert torch.equal(ours, expected), (
-        f"parameters after 4 steps differ by {float((ours - expected).abs().max())}, allowed 0; {params}"
+        f"parameters after 4 steps differ by {float((ours - expected).abs().max())}, allowed 0"
     )
 
 

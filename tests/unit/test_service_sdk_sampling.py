@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tinker
@@ -29,11 +31,13 @@ def base(sdk: tinker.ServiceClient) -> tinker.SamplingClient:
 
 
 def sample(
-    client: tinker.SamplingClient, prompt: list[int] = PROMPT, count: int = 1, **params: object
+    client: tinker.SamplingClient, prompt: list[int] = PROMPT, count: int = 1, **params: Any
 ) -> types.SampleResponse:
-    settings = {"max_tokens": 10, "stop": [], **params}
+    settings: dict[str, Any] = {"max_tokens": 10, "stop": [], **params}
     return client.sample(
-        types.ModelInput.from_ints(prompt), count, types.SamplingParams(**settings)  # pyright: ignore[reportArgumentType] -- heterogeneous keywords
+        types.ModelInput.from_ints(prompt),
+        count,
+        types.SamplingParams(**settings),
     ).result()
 
 
@@ -44,7 +48,7 @@ def tokens(response: types.SampleResponse) -> list[list[int]]:
 def test_trainer_and_sampler_agree_before_and_after_a_step(sdk: tinker.ServiceClient) -> None:
     client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
     for step in range(2):
-        sampler = client.save_weights_and_get_sampling_client()
+        sampler = client.save_weights_and_get_sampling_client().result()
         sequence = sample(sampler, seed=step).sequences[0]
         whole = PROMPT + list(sequence.tokens)
         item = datum(whole, weights=[1.0] * (len(whole) - 1))
@@ -57,12 +61,12 @@ def test_trainer_and_sampler_agree_before_and_after_a_step(sdk: tinker.ServiceCl
 
 def test_a_snapshot_keeps_its_weights_while_training_goes_on(sdk: tinker.ServiceClient) -> None:
     client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
-    before = client.save_weights_and_get_sampling_client()
+    before = client.save_weights_and_get_sampling_client().result()
     first = sample(before, temperature=0.0)
     item = datum([*PROMPT, 7], weights=[5.0] * len(PROMPT))
     client.forward_backward([item], "cross_entropy").result()
     client.optim_step(types.AdamParams(learning_rate=0.1)).result()
-    after = client.save_weights_and_get_sampling_client()
+    after = client.save_weights_and_get_sampling_client().result()
     again, moved = sample(before, temperature=0.0), sample(after, temperature=0.0)
     assert first.sequences[0].logprobs == again.sequences[0].logprobs, "a snapshot has moved"
     assert first.sequences[0].logprobs != moved.sequences[0].logprobs, "new weights look old"
@@ -72,7 +76,7 @@ def test_a_saved_sampler_samples_like_the_ephemeral_one(sdk: tinker.ServiceClien
     client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
     path = client.save_weights_for_sampler("named").result().path
     named = sdk.create_sampling_client(model_path=path).result()
-    ephemeral = client.save_weights_and_get_sampling_client()
+    ephemeral = client.save_weights_and_get_sampling_client().result()
     pair = [sample(one, seed=4).sequences[0] for one in (named, ephemeral)]
     assert pair[0].tokens == pair[1].tokens
     assert pair[0].logprobs == pair[1].logprobs
@@ -117,7 +121,9 @@ def test_many_concurrent_requests_equal_the_same_ones_alone(base: tinker.Samplin
     prompts = [[4 + i % 50, 7, 4 + i % 11] for i in range(40)]
     pending = [
         base.sample(
-            types.ModelInput.from_ints(prompt), 1, types.SamplingParams(max_tokens=10, seed=i, stop=[])
+            types.ModelInput.from_ints(prompt),
+            1,
+            types.SamplingParams(max_tokens=10, seed=i, stop=[]),
         )
         for i, prompt in enumerate(prompts)
     ]
@@ -138,7 +144,9 @@ def test_stops_by_default_by_id_by_string_and_not_at_all(base: tinker.SamplingCl
     by_text = sample(base, seed=2, stop=f"w{third} ").sequences[0]
     assert by_text.stop_reason == "stop"
     assert third in by_text.tokens
-    ended = [sample(base, [5, i], seed=i, stop=None, max_tokens=60).sequences[0] for i in range(4, 24)]
+    ended = [
+        sample(base, [5, i], seed=i, stop=None, max_tokens=60).sequences[0] for i in range(4, 24)
+    ]
     for one in ended:
         assert (EOS in one.tokens) == (one.stop_reason == "stop")
         assert EOS not in one.tokens[:-1], "sampling went on after the end token"
@@ -154,10 +162,17 @@ def test_prompt_logprobs_are_the_networks(base: tinker.SamplingClient) -> None:
     assert found[0] is None
     for i, token in enumerate(whole[1:], start=1):
         assert found[i] == pytest.approx(float(table[i - 1, token]), abs=FLOAT32), f"position {i}"
-    top = base.sample(
-        types.ModelInput.from_ints(whole), 1, types.SamplingParams(max_tokens=1),
-        include_prompt_logprobs=True, topk_prompt_logprobs=3,
-    ).result().topk_prompt_logprobs
+    top = (
+        base.sample(
+            types.ModelInput.from_ints(whole),
+            1,
+            types.SamplingParams(max_tokens=1),
+            include_prompt_logprobs=True,
+            topk_prompt_logprobs=3,
+        )
+        .result()
+        .topk_prompt_logprobs
+    )
     assert top is not None
     for i in range(1, len(whole)):
         row = top[i]
@@ -179,7 +194,7 @@ def test_prompt_logprobs_are_the_networks(base: tinker.SamplingClient) -> None:
     ],
 )
 def test_impossible_requests_are_refused_at_once(
-    base: tinker.SamplingClient, prompt: list[int], params: dict[str, object]
+    base: tinker.SamplingClient, prompt: list[int], params: dict[str, Any]
 ) -> None:
     with pytest.raises(tinker.BadRequestError):
         sample(base, prompt, **params)

@@ -7,7 +7,6 @@ import json
 import urllib.request
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ def sdk(toy_service: EmbeddedService) -> tinker.ServiceClient:
 
 @pytest.fixture
 def new_client(sdk: tinker.ServiceClient) -> Callable[..., tinker.TrainingClient]:
-    def make(seed: int | None = 1, rank: int = 4, **flags: bool) -> tinker.TrainingClient:
+    def make(seed: int | None = 1, rank: int = 4, **flags: Any) -> tinker.TrainingClient:
         return sdk.create_lora_training_client(MODEL, rank=rank, seed=seed, **flags).result()
 
     return make
@@ -57,8 +56,10 @@ def batch(loss_fn: str = "importance_sampling", count: int = 5) -> list[types.Da
 def logprobs(client: tinker.TrainingClient, data: list[types.Datum]) -> list[np.ndarray]:
     """The model's log-probabilities of the batch's targets."""
     scored = [
-        datum([*d.model_input.to_ints(), int(d.loss_fn_inputs["target_tokens"].data[-1])],
-              weights=[0.0] * d.model_input.length)
+        datum(
+            [*d.model_input.to_ints(), int(d.loss_fn_inputs["target_tokens"].data[-1])],
+            weights=[0.0] * d.model_input.length,
+        )
         for d in data
     ]
     output = client.forward(scored, "cross_entropy").result()
@@ -77,9 +78,9 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 
 
 def test_capabilities_and_info_say_what_is_served(
-    sdk: tinker.ServiceClient, new_client: Callable[..., tinker.TrainingClient]
+    new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
-    model = sdk.get_server_capabilities().supported_models[0]
+    model = tinker.RestClient().get_server_capabilities().result().supported_models[0]
     assert (model.model_name, model.trainable, model.sampleable) == (MODEL, True, True)
     info = new_client(rank=3).get_info()
     assert (info.model_name, info.is_lora, info.lora_rank) == (MODEL, True, 3)
@@ -152,8 +153,10 @@ def test_custom_loss_gives_the_built_in_update(
         items: list[types.Datum], logprobs_list: list[torch.Tensor]
     ) -> tuple[torch.Tensor, dict[str, float]]:
         losses = [
-            -(torch.exp(lp - torch.tensor(d.loss_fn_inputs["logprobs"].data))
-              * torch.tensor(d.loss_fn_inputs["advantages"].data)).sum()
+            -(
+                torch.exp(lp - torch.tensor(d.loss_fn_inputs["logprobs"].data))
+                * torch.tensor(d.loss_fn_inputs["advantages"].data)
+            ).sum()
             for d, lp in zip(items, logprobs_list, strict=True)
         ]
         return torch.stack(losses).sum(), {}
@@ -162,7 +165,9 @@ def test_custom_loss_gives_the_built_in_update(
     expected = built_in.forward_backward(data, "importance_sampling").result().metrics["loss:sum"]
     result = by_custom.forward_backward_custom(data, custom).result()
     assert result.metrics["loss:sum"] == pytest.approx(expected, rel=1e-5)
-    norms = [(c.optim_step(LARGE).result().metrics or {})["grad_norm"] for c in (built_in, by_custom)]
+    norms = [
+        (c.optim_step(LARGE).result().metrics or {})["grad_norm"] for c in (built_in, by_custom)
+    ]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5), f"gradient norms {norms}"
     gap = max(
         float(np.abs(a - b).max())
@@ -203,12 +208,12 @@ def test_names_are_immutable_and_the_refusal_is_prompt(
 
 
 def test_export_can_be_downloaded_and_is_the_adapter(
-    sdk: tinker.ServiceClient, new_client: Callable[..., tinker.TrainingClient], tmp_path: Path
+    new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
     client = new_client(rank=2, train_mlp=False)
     train(client)
     path = client.save_weights_external("out").result().path
-    listing = sdk.create_rest_client().get_external_weights_urls(path).result()
+    listing = tinker.RestClient().get_external_weights_urls(path).result()
     assert sorted(listing.urls) == ["adapter_config.json", "adapter_model.safetensors"]
     files = {name: _fetch(url) for name, url in listing.urls.items()}
     config = json.loads(files["adapter_config.json"])
@@ -220,7 +225,7 @@ def test_export_can_be_downloaded_and_is_the_adapter(
     assert tensors[f"{head}.lora_B.weight"].shape == (VOCAB, 2)
     assert float(tensors[f"{head}.lora_B.weight"].abs().max()) > 0, "a trained B is not zero"
     again = client.save_weights_external("out2").result().path
-    urls = sdk.create_rest_client().get_external_weights_urls(again).result().urls
+    urls = tinker.RestClient().get_external_weights_urls(again).result().urls
     digests = {
         hashlib.sha256(data).hexdigest()
         for data in (files["adapter_model.safetensors"], _fetch(urls["adapter_model.safetensors"]))
@@ -234,9 +239,9 @@ def _fetch(url: str) -> bytes:
 
 
 def test_rest_calls_describe_list_and_delete(
-    sdk: tinker.ServiceClient, new_client: Callable[..., tinker.TrainingClient]
+    new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
-    client, rest = new_client(rank=5, train_attn=False), sdk.create_rest_client()
+    client, rest = new_client(rank=5, train_attn=False), tinker.RestClient()
     name = f"listed-{uuid.uuid4().hex[:6]}"
     path = client.save_state(name, ttl_seconds=7200, user_metadata={"arm": "x"}).result().path
     run = types.ParsedCheckpointTinkerPath.from_tinker_path(path).training_run_id

@@ -54,9 +54,9 @@ def plain_network(config: dict[str, Any], seed: int = 5) -> Any:
     return network.eval()
 
 
-def exact_network() -> Any:
+def exact_network(*, tied: bool = False) -> Any:
     """The same network in float64 throughout: torch's rms_norm replaces the float32 norms."""
-    network = plain_network(CONFIG).double()
+    network = plain_network(CONFIG | {"tie_word_embeddings": tied}).double()
     for module in network.modules():
         if type(module).__name__ == "Qwen3RMSNorm":
             module.forward = partial(
@@ -75,7 +75,9 @@ def write_toy_model(folder: Path, *, tied: bool = False) -> Path:
     weights = plain_network(config).state_dict()
     if tied:
         weights.pop("lm_head.weight")
-    save_file({name: tensor.clone() for name, tensor in weights.items()}, folder / "model.safetensors")
+    save_file(
+        {name: tensor.clone() for name, tensor in weights.items()}, folder / "model.safetensors"
+    )
     (folder / "config.json").write_text(json.dumps(config))
     words = {f"w{i}": i for i in range(VOCAB)}
     tokenizer = {
@@ -100,7 +102,9 @@ class Wire:
         merged = {"X-API-Key": self.key, "Content-Type": "application/json"} | {
             name.replace("_", "-"): value for name, value in headers.items()
         }
-        return requests.post(f"{self.base_url}/api/v1/{path}", data=data, headers=merged, timeout=60)
+        return requests.post(
+            f"{self.base_url}/api/v1/{path}", data=data, headers=merged, timeout=60
+        )
 
     def get(self, path: str) -> requests.Response:
         headers = {"X-API-Key": self.key}

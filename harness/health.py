@@ -1,0 +1,49 @@
+"""A short question to the service before the SDK is used.
+
+The only requests of our own: the SDK needs five minutes to notice that nobody answers
+(tinker-notes §4), and it drops fields of an answer that it does not know.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from typing import Any
+
+from harness.digest import parse_json
+from harness.errors import ServiceError
+
+_HEALTH_TIMEOUT_S = 10.0
+
+
+def require_health(base_url: str) -> None:
+    """Ask the service for a sign of life, once.
+
+    Raises:
+        ServiceError: when nobody answers in ten seconds.
+    """
+    get_json(base_url, "healthz", api_key=None)
+
+
+def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
+    """GET one JSON object of the service's API.
+
+    Raises:
+        ServiceError: naming the address, without credentials, and what went wrong.
+    """
+    url = f"{base_url.rstrip('/')}/api/v1/{path}"
+    request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=_HEALTH_TIMEOUT_S) as response:
+            body = parse_json(response.read(), where=path)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise ServiceError(
+            "the training service does not answer",
+            expected=f"an answer in {_HEALTH_TIMEOUT_S:.0f} s",
+            found=f"{type(error).__name__}: {getattr(error, 'reason', error)}",
+            where=f"{base_url} {path}",
+            fix="start the service, or correct TINKER_BASE_URL",
+        ) from error
+    if not isinstance(body, dict):
+        raise ServiceError("the service's answer is not an object", where=path)
+    return body
