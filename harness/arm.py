@@ -120,7 +120,8 @@ def train_arm(
     record = TrainingRecord(arm, AdvantageSeam(arm, dataset), attempt_folder, attempt)
     log_path = attempt_folder / "cookbook"
     config = training_config(run.spec, arm, dataset, log_path, initial["checkpoint_uri"])
-    write_json_atomic(attempt_folder / "effective_config.json", effective_config(run.spec, arm))
+    executed = {**effective_config(run.spec, arm), "steps": steps}
+    write_json_atomic(attempt_folder / "effective_config.json", executed)
     with recorded_training(record):
         asyncio.run(train.main(config))
     if record.next_step != steps:

@@ -16,8 +16,10 @@ from harness.completeness import Key, Plan
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
 from harness.digest import parse_json, sha256_file, sha256_json
+from harness.errors import DecisionError
 from harness.evaluate import BASE_ARM, EVALUATOR_NAME, METRIC, predictions_path
 from harness.gates.standing import Standing
+from harness.gates.verdict import Outcome
 from harness.intervals import secondary_intervals
 from harness.observations import ROW_FIELDS, Observation, read_observations
 from harness.plan import PlannedRun
@@ -42,8 +44,16 @@ def decide_run(
         standings: every required gate as it stands now.
 
     Raises:
-        DecisionError: for rows from which no decision may be drawn.
+        DecisionError: for rows from which no decision may be drawn, or a run that has ended.
     """
+    if document.status != "running":
+        raise DecisionError(
+            "the run has its verdict: it is not drawn twice",
+            expected="status running",
+            found=document.status,
+            where=run.folder.name,
+            fix="start a new run (--fresh)",
+        )
     decision_section = freeze_observations(run)
     rows = read_observations(decision_section, run.folder)
     rule, plan = Rule.from_spec(run.loaded.raw["decision_rule"]), decision_plan(run)
@@ -68,7 +78,13 @@ def decide_run(
         .with_section("decision", decision_section)
         .with_metrics(_numbers(decision))
     )
-    return document.finish("succeeded", verdict, reason, _summary(run, decision, verdict))
+    capped_by = [] if verdict == decision.verdict else _not_passed(standings)
+    summary = _summary(run, decision, verdict, capped_by)
+    return document.finish("succeeded", verdict, reason, summary)
+
+
+def _not_passed(standings: Mapping[str, Standing]) -> list[str]:
+    return [gate for gate, found in standings.items() if found.outcome is not Outcome.PASS]
 
 
 def _secondary(
@@ -88,15 +104,27 @@ def _secondary(
 
 
 def freeze_observations(run: PlannedRun) -> dict[str, Any]:
-    """Write the rows the decision rests on, once, and return the decision section."""
+    """Write the rows the decision rests on, once, and return the decision section.
+
+    Raises:
+        DecisionError: when they were written before and the predictions say otherwise now.
+    """
     path = run.folder / OBSERVATIONS_NAME
+    rows = tuple(
+        {name: row[name] for name in ROW_FIELDS}
+        for arm in run.spec.arms
+        for row in read_jsonl(predictions_path(run.folder, arm.name))
+    )
     if not path.exists():
-        rows = [
-            {name: row[name] for name in ROW_FIELDS}
-            for arm in run.spec.arms
-            for row in read_jsonl(predictions_path(run.folder, arm.name))
-        ]
         write_jsonl_new(path, rows)
+    elif read_jsonl(path) != rows:
+        raise DecisionError(
+            "the predictions changed after their rows were frozen for the decision",
+            expected=f"the rows of {OBSERVATIONS_NAME}",
+            found="other rows in predictions/",
+            where=run.folder.name,
+            fix="start a new run (--fresh)",
+        )
     return {
         "version": 1,
         "observations_file": {"name": OBSERVATIONS_NAME, "sha256": sha256_file(path)},
@@ -156,14 +184,15 @@ def _numbers(decision: Decision) -> dict[str, float]:
     return numbers
 
 
-def _summary(run: PlannedRun, decision: Decision, verdict: str) -> str:
+def _summary(run: PlannedRun, decision: Decision, verdict: str, capped_by: Sequence[str]) -> str:
     treatment, baseline = decision.arms.treatment, decision.arms.baseline
     first = f"{treatment} and {baseline} were trained for {run.spec.steps} steps and compared"
     if not decision.criteria:
         kinds = ", ".join(defect.kind for defect in decision.defects)
         return f"{first}. The rows are incomplete ({kinds}), so the comparison is {verdict}."
     parts = "; ".join(_criterion_words(criterion) for criterion in decision.criteria)
-    return f"{first} on {decision.criteria[0].n} items. Verdict {verdict}: {parts}."
+    cap = f", as gates are not proven ({', '.join(capped_by)})" if capped_by else ""
+    return f"{first} on {decision.criteria[0].n} items. Verdict {verdict}{cap}: {parts}."
 
 
 def _criterion_words(criterion: Any) -> str:

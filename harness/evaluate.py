@@ -79,7 +79,8 @@ def freeze_evaluator(run: PlannedRun) -> str:
         return evaluator_id
     frozen = parse_json(path.read_bytes(), where=EVALUATOR_NAME)
     if sha256_json(frozen) != evaluator_id:
-        changed = sorted(key for key in evaluator if evaluator[key] != frozen.get(key))
+        names = {*evaluator, *frozen}
+        changed = sorted(key for key in names if evaluator.get(key) != frozen.get(key))
         raise StoreError(
             "the evaluator changed after it was frozen: scores would not be comparable",
             expected=sha256_json(frozen),

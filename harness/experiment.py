@@ -100,7 +100,8 @@ class Experiment:
             for gate_id, standing in self.session.standings().items()
         }
         write_json_atomic(run.path / PLAN_NAME, plan)
-        summary = f"{loaded.spec.title}: planned, nothing trained yet."
+        # Not the title: prose may hold more sentences than a summary is allowed.
+        summary = f"{loaded.name}: planned, nothing trained yet."
         publish(run.path / RESULT_NAME, ResultDocument.start(summary))
         return run.path
 
@@ -152,7 +153,13 @@ class Experiment:
         self._stage("harness.arm", arm_name, folder / "arm.log", progress, extra)
         done = read_done(self.run.folder, arm_name)
         if done is None:
-            raise StoreError("the arm's process ended well but left no done.json", where=arm_name)
+            raise StoreError(
+                "the arm's process ended well but left no record of it",
+                expected=f"arms/{arm_name}/done.json",
+                found="nothing",
+                where=self.run.folder.name,
+                fix=f"read arms/{arm_name}/arm.log, then run the same command again",
+            )
         return done
 
     def evaluate(self, arm_name: str) -> float:
@@ -204,17 +211,16 @@ class Experiment:
 
     def _progress(self, document: ResultDocument) -> str:
         done, planned = len(document.completed_arms), len(self.run.spec.arms)
-        return (
-            f"{self.run.spec.title}: {done} of {planned} arms trained and scored, no verdict yet."
-        )
+        name = self.run.plan["spec"]
+        return f"{name}: {done} of {planned} arms trained and scored, no verdict yet."
 
-    def missing_arms(self) -> list[str]:
-        """Return the arms whose predictions the decision still needs."""
-        return [
-            arm.name
-            for arm in self.run.spec.arms
-            if not predictions_path(self.run.folder, arm.name).exists()
-        ]
+    def missing_scores(self) -> list[str]:
+        """Return what is not scored yet and must be before the run may end: base model and arms.
+
+        The base model decides nothing, but a run that has ended takes no more numbers.
+        """
+        names = [BASE_ARM, *(arm.name for arm in self.run.spec.arms)]
+        return [name for name in names if not predictions_path(self.run.folder, name).exists()]
 
     def decide(self) -> ResultDocument:
         """Draw the verdict from the rows and end the run.

@@ -8,18 +8,36 @@ git blob id of its file, so that changing one byte of it unpins it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from harness.digest import canonical_json, parse_json
+from harness.digest import canonical_json, parse_json, sha256_bytes, sha256_json
 from harness.errors import DocumentError, SpecError
 from harness.spec_model import ExperimentSpec
+from harness.spec_preflight import CorrectnessPath
 
 UNRESOLVED = "UNRESOLVED"
 """How a revision begins that is not pinned."""
+
+BASELINE_PACKAGE = "tinker-cookbook"
+BASELINE_REVISION = (
+    f"{BASELINE_PACKAGE} 0.5.8 wheel sha256"
+    " 93e5d30a55a5c7e7b9d00660ff9f207f9cb8530d2434d5b193bcba781404e58a"
+)
+"""The stock code of both arms; the wheel carries no commit id, so its bytes name it."""
+
+REFERENCE_FILE = "harness/reference.py"
+IMPLEMENTATION_FILES = (
+    "harness/advantage_seam.py",
+    "harness/advantages.py",
+    "harness/similarity.py",
+)
+"""Everything between the loop's rollouts and the advantages it trains on."""
 
 Revision = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
@@ -61,16 +79,7 @@ def git_blob_id(path: Path) -> str:
     Raises:
         SpecError: when the file cannot be read.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SpecError(
-            "the file a revision names cannot be read",
-            expected="a readable file",
-            found=error.strerror or type(error).__name__,
-            where=str(path),
-            fix="restore the file, or record another revision in the pins file",
-        ) from error
+    content = _content(path)
     header = b"blob %d\0" % len(content)
     return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
 
@@ -107,26 +116,117 @@ def resolve_pins(spec: ExperimentSpec, pins: Pins | None) -> tuple[PinnedPath, .
     Raises:
         SpecError: when a pin contradicts a revision that the hashed spec already fixes.
     """
+    return tuple(resolve_path(path, pins) for path in spec.correctness_preflight.paths)
+
+
+def resolve_path(path: CorrectnessPath, pins: Pins | None) -> PinnedPath:
+    """Return one correctness path with its revisions, as :func:`resolve_pins` does for all.
+
+    Raises:
+        SpecError: when a pin contradicts a revision that the hashed spec already fixes.
+    """
     implementation = pins.implementation_revision if pins else None
-    return tuple(
-        PinnedPath(
-            path_id=path.id,
-            baseline_revision=_settled(
-                path.id,
-                "baseline_revision",
-                path.baseline_revision,
-                pins.baseline_revision if pins else None,
-            ),
-            reference_revision=_settled(
-                path.id,
-                "reference_revision",
-                path.reference_revision,
-                pins.reference_revision if pins else None,
-            ),
-            implementation_revision=implementation if is_pinned(implementation) else None,
-        )
-        for path in spec.correctness_preflight.paths
+    return PinnedPath(
+        path_id=path.id,
+        baseline_revision=_settled(
+            path.id,
+            "baseline_revision",
+            path.baseline_revision,
+            pins.baseline_revision if pins else None,
+        ),
+        reference_revision=_settled(
+            path.id,
+            "reference_revision",
+            path.reference_revision,
+            pins.reference_revision if pins else None,
+        ),
+        implementation_revision=implementation if is_pinned(implementation) else None,
     )
+
+
+def implementation_revision(root: Path) -> str:
+    """Return one digest over the files of :data:`IMPLEMENTATION_FILES`.
+
+    Raises:
+        SpecError: when one of them cannot be read.
+    """
+    digests = {name: sha256_bytes(_content(root / name)) for name in IMPLEMENTATION_FILES}
+    return f"sha256:{sha256_json(digests)}"
+
+
+def current_pins(root: Path) -> Pins:
+    """Return the revisions of the tree at ``root``, as a pins file records them."""
+    return Pins(
+        baseline_revision=BASELINE_REVISION,
+        reference_revision=git_blob_id(root / REFERENCE_FILE),
+        implementation_revision=implementation_revision(root),
+    )
+
+
+def pin_obstacles(spec: ExperimentSpec, pins: Pins | None, root: Path) -> list[str]:
+    """Return why the recorded revisions are not those of the tree; empty when they are.
+
+    An experiment that requires no parity has no obstacle here.
+
+    Raises:
+        SpecError: when a pinned file cannot be read, or a pin contradicts the spec.
+    """
+    if not spec.correctness_preflight.required:
+        return []
+    return [
+        f"correctness path {path.path_id}: {problem}; record it with python -m harness pin SPEC"
+        for path in resolve_pins(spec, pins)
+        for problem in _path_obstacles(path, root)
+    ]
+
+
+def record_pins(spec_path: Path, root: Path) -> Path:
+    """Rewrite the pins file of a spec from the tree at ``root`` and return where it is.
+
+    Raises:
+        SpecError: when the spec cannot be read or fixes other revisions itself.
+        StoreError: when the file cannot be written.
+    """
+    # Imported here because loading a spec reads its pins, so harness.spec imports this module.
+    from harness.spec import parse_spec
+    from harness.store import write_json_atomic
+
+    document = parse_json(_content(spec_path), where=str(spec_path))
+    pins = current_pins(root)
+    resolve_pins(parse_spec(document, where=str(spec_path)), pins)
+    write_json_atomic(pins_path(spec_path), pins.model_dump())
+    return pins_path(spec_path)
+
+
+def _path_obstacles(path: PinnedPath, root: Path) -> Iterator[str]:
+    here = current_pins(root)
+    for field, found in (
+        ("reference_revision", here.reference_revision),
+        ("implementation_revision", here.implementation_revision),
+    ):
+        pinned = getattr(path, field)
+        if pinned is None:
+            yield f"{field} is unresolved"
+        elif pinned != found:
+            yield f"{field} is pinned to {pinned}, the tree has {found}"
+    installed = f"{BASELINE_PACKAGE} {metadata.version(BASELINE_PACKAGE)}"
+    if path.baseline_revision is None:
+        yield "baseline_revision is unresolved"
+    elif path.baseline_revision.split()[:2] != installed.split():
+        yield f"baseline_revision is pinned to {path.baseline_revision!r}, installed is {installed}"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(
+            "the file a revision names cannot be read",
+            expected="a readable file",
+            found=error.strerror or type(error).__name__,
+            where=str(path),
+            fix="restore the file, or record another revision in the pins file",
+        ) from error
 
 
 def _settled(path_id: str, field: str, in_spec: str, recorded: str | None) -> str | None:

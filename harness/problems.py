@@ -98,12 +98,24 @@ def _rows(
 ) -> tuple[Sequence[Mapping[str, object]], str]:
     path = spec.dataset.hf_path
     if path.startswith(EMBEDDED_PREFIX):
-        task_seed = spec.embedded.task_seed if spec.embedded else 0
+        task_seed = _task_seed(spec)
         generated: list[Mapping[str, object]] = [{**row} for row in generate_rows(split, task_seed)]
         return generated, f"{path} seed {task_seed} {split}"
     if gsm8k_dir is not None:
         return _read_rows(gsm8k_dir / f"{split}.jsonl"), f"{split}.jsonl"
     return _from_hub(path, split), f"{path} {split}"
+
+
+def _task_seed(spec: ExperimentSpec) -> int:
+    if spec.embedded is None:
+        raise DocumentError(
+            "a generated data set has no seed",
+            expected="an embedded section with task_seed",
+            found="none",
+            where=f"dataset.hf_path {spec.dataset.hf_path}",
+            fix="add the embedded section to the spec",
+        )
+    return spec.embedded.task_seed
 
 
 def _read_rows(path: Path) -> list[Mapping[str, object]]:
@@ -140,8 +152,9 @@ def _from_hub(path: str, split: Split) -> list[Mapping[str, object]]:
     return [cast(Mapping[str, object], row) for row in loaded]
 
 
-def _problem(item_id: str, row: Mapping[str, object], where: str) -> Problem:
-    question, answer = row.get("question"), row.get("answer")
+def _problem(item_id: str, row: object, where: str) -> Problem:
+    fields = row if isinstance(row, Mapping) else {}
+    question, answer = fields.get("question"), fields.get("answer")
     finals = _FINAL_LINE.findall(answer) if isinstance(answer, str) else []
     if not isinstance(question, str) or not question.strip() or not finals:
         raise DocumentError(
@@ -149,6 +162,7 @@ def _problem(item_id: str, row: Mapping[str, object], where: str) -> Problem:
             expected='{"question": text, "answer": text with a line "#### N"}',
             found=repr(row)[:200],
             where=where,
+            fix="correct the row, or use the data set the spec names",
         )
     return Problem(item_id, question, str(answer), finals[-1].replace(",", "").strip())
 

@@ -18,6 +18,7 @@ from harness.digest import parse_json
 from harness.errors import ArmError
 
 _POLL_S = 0.25
+_GRACE_S = 10.0
 _LOG_TAIL_LINES = 12
 
 Report = Callable[[str], None]
@@ -74,8 +75,7 @@ def run_stage(
         try:
             exit_code = _wait(process, on_poll)
         except BaseException:
-            process.terminate()
-            process.wait()
+            _end(process)
             raise
     on_poll()
     if exit_code != 0:
@@ -95,6 +95,16 @@ def _wait(process: subprocess.Popen[bytes], on_poll: Callable[[], None]) -> int:
             return process.wait(timeout=_POLL_S)
         except subprocess.TimeoutExpired:
             on_poll()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the stage to stop, and stop it if it does not: no arm trains unwatched."""
+    process.terminate()
+    try:
+        process.wait(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _tail(path: Path) -> str:

@@ -43,6 +43,7 @@ def rollout_rows(call: AdvantageCall, arm: Arm) -> list[dict[str, Any]]:
                     expected="metrics correct and format",
                     found=str(sorted(metrics)),
                     where=f"arm {arm.name}, step {call.step}, {problem.item_id}",
+                    fix="keep the cookbook's own environment: the harness adds no reward",
                 )
             tokens_T = transition.ac.tokens
             rows.append(
@@ -82,7 +83,7 @@ def advantage_moments(advantages: np.ndarray) -> dict[str, float]:
 
 def similarity_activation(call: AdvantageCall, arm: Arm) -> dict[str, float] | None:
     """Return how active the similarity baseline was on this step; None for arms without one."""
-    if arm.similarity is None:
+    if arm.advantage_mode != "gs1" or arm.similarity is None:
         return None
     similarity_PP = SIMILARITIES[arm.similarity](call.batch.prompts_P)
     weights_PP = gs1_weights(similarity_PP, arm.tau)
@@ -100,7 +101,12 @@ def sampler_trainer_gap(
 
     Returns:
         ``mean``: mean of sampling − training; ``max_abs``: largest difference; ``tokens``.
+
+    Raises:
+        ArmError: when the service did not return one finite value a token of every datum.
     """
+    sent_D = [datum.loss_fn_inputs["mask"].data for datum in data_D]
+    _refuse_other_shapes([len(mask_T) for mask_T in sent_D], training_logprobs_D)
     differences: list[np.ndarray] = []
     for datum, trained_T in zip(data_D, training_logprobs_D, strict=True):
         mask_T = datum.loss_fn_inputs["mask"].to_torch().numpy() > 0
@@ -108,11 +114,29 @@ def sampler_trainer_gap(
         trained = trained_T.numpy().astype(np.float64)
         differences.append(sampled_T[mask_T] - trained[mask_T])
     joined = np.concatenate(differences)
+    if not np.isfinite(joined).all():
+        raise ArmError(
+            "a log-probability of an action token is not a finite number",
+            expected="finite sampling and training log-probabilities",
+            found=f"{int((~np.isfinite(joined)).sum())} of {joined.size} differences not finite",
+            fix="check the service: it trained on values that are no numbers",
+        )
     return {
         "mean": float(joined.mean()),
         "max_abs": float(np.abs(joined).max()),
         "tokens": int(joined.size),
     }
+
+
+def _refuse_other_shapes(sent_D: Sequence[int], returned_D: Sequence[torch.Tensor]) -> None:
+    returned = [int(trained_T.numel()) for trained_T in returned_D]
+    if list(sent_D) != returned:
+        raise ArmError(
+            "the service did not return one training log-probability a token",
+            expected=f"{len(sent_D)} datums, {sum(sent_D)} tokens, in the order they were sent",
+            found=f"{len(returned)} datums, {sum(returned)} tokens",
+            fix="check the service: the loss it optimised is over other tokens",
+        )
 
 
 def step_row(

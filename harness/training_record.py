@@ -12,6 +12,7 @@ Shape suffix: ``_D`` datums.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,16 +64,18 @@ class TrainingRecord:
         """Note the service's own loss of one forward-backward pass.
 
         Raises:
-            ArmError: when the service reports no ``loss:sum``.
+            ArmError: when the service reports no finite ``loss:sum``.
         """
-        if "loss:sum" not in output.metrics:
+        loss = output.metrics.get("loss:sum")
+        if loss is None or not math.isfinite(loss):
             raise ArmError(
                 "the service does not report the loss it optimised",
-                expected="metric loss:sum",
-                found=str(sorted(output.metrics)),
+                expected="a finite metric loss:sum",
+                found=str(sorted(output.metrics)) if loss is None else str(loss),
                 where=f"arm {self.arm.name}, step {self.next_step}",
+                fix="use a service that reports loss:sum, and rewards that keep it finite",
             )
-        self.loss_sums.append(float(output.metrics["loss:sum"]))
+        self.loss_sums.append(float(loss))
 
     def write_step(
         self,
@@ -93,6 +96,7 @@ class TrainingRecord:
                 expected=f"{planned} datums in 1 pass",
                 found=f"{len(data_D)} datums in {len(self.loss_sums)} passes",
                 where=f"arm {self.arm.name}, step {call.step}",
+                fix="run the synchronous loop with one substep",
             )
         rollouts = rollout_rows(call, self.arm)
         now_s = time.monotonic()

@@ -103,9 +103,20 @@ def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     versions.update({name: metadata.version(name) for name in _PACKAGES})
     versions["tinker-cookbook"] = metadata.version("tinker-cookbook")
-    record = metadata.distribution("tinker-cookbook").read_text("RECORD")
-    versions["tinker-cookbook RECORD"] = sha256_bytes((record or "").encode())
+    versions["tinker-cookbook RECORD"] = _record_sha256("tinker-cookbook")
     return versions
+
+
+def _record_sha256(package: str) -> str:
+    record = metadata.distribution(package).read_text("RECORD")
+    if not record:
+        raise StoreError(
+            "an installed package does not list its files, so a proof cannot be bound to them",
+            expected=f"the RECORD of {package}",
+            found="nothing",
+            fix=f"install {package} from a wheel",
+        )
+    return sha256_bytes(record.encode())
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -95,11 +95,12 @@ def optimizer_step(
     """Clip, step and clear the accumulated gradient.
 
     Returns:
-        ``grad_norm`` (before clipping), ``update_norm`` (L2 of the change) and ``step``.
+        ``grad_norm`` (before clipping), ``update_norm`` (L2 of the change) and
+        ``optimizer_step``; plain ``step`` would overwrite the cookbook's own in its metrics.
     """
     before = parameters.clone()
     norm = clip_gradient(grad, params.grad_clip_norm)
     adam_step(parameters, grad, state, params)
     grad.zero_()
     moved = float(torch.linalg.vector_norm(parameters - before, dtype=torch.float64))
-    return {"grad_norm": norm, "update_norm": moved, "step": float(state.step)}
+    return {"grad_norm": norm, "update_norm": moved, "optimizer_step": float(state.step)}

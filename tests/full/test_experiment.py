@@ -29,11 +29,12 @@ def test_arm(experiment: Experiment, arm_name: str) -> None:
 @pytest.mark.decision
 def test_decision(experiment: Experiment, harness_session: HarnessSession) -> None:
     """Draw the verdict; a refuted or inconclusive hypothesis is a result, not a failure."""
-    if missing := experiment.missing_arms():
+    if missing := experiment.missing_scores():
         harness_session.undecided.extend(missing)
-        commands = " ".join(f"--arm {name}" for name in missing)
-        pytest.skip(
-            f"no decision yet: {', '.join(missing)} not scored. Next: pytest -m full {commands}"
+        # The base model is scored by every full session, so only arms need to be asked for.
+        command = " ".join(
+            ["pytest -m full", *(f"--arm {name}" for name in missing if name != "base")]
         )
+        pytest.skip(f"no decision yet: {', '.join(missing)} not scored. Next: {command}")
     document = experiment.decide()
     assert document.verdict is not None, "the run ended without a verdict"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from toy_qwen import VOCAB, exact_network, write_toy_model

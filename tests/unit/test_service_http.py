@@ -133,8 +133,8 @@ def test_a_repeated_step_runs_once_and_gets_the_same_answer(wire: Wire, model: s
     first = wire.post("optim_step", step(model, 1))
     again = wire.post("optim_step", step(model, 1))
     assert first.json()["request_id"] == again.json()["request_id"]
-    assert wire.result(first)["metrics"]["step"] == 1.0
-    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["step"] == 2.0
+    assert wire.result(first)["metrics"]["optimizer_step"] == 1.0
+    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["optimizer_step"] == 2.0
     refused(wire.post("optim_step", step(model, 2, learning_rate=0.5)), 409)
 
 
@@ -150,13 +150,13 @@ def test_an_idempotency_key_runs_once_even_without_numbers(wire: Wire) -> None:
 def test_requests_run_in_order_of_their_numbers(wire: Wire, model: str) -> None:
     later = [wire.post("optim_step", step(model, n)) for n in (3, 2)]
     first = wire.post("optim_step", step(model, 1))
-    steps = [wire.result(reply)["metrics"]["step"] for reply in (first, later[1], later[0])]
+    steps = [wire.result(reply)["metrics"]["optimizer_step"] for reply in (first, later[1], later[0])]
     assert steps == [1.0, 2.0, 3.0]
 
 
 def test_a_refused_number_does_not_hold_up_the_next(wire: Wire, model: str) -> None:
     assert "eps" in refused(wire.post("optim_step", step(model, 1, eps=0.0)), 400)
-    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["step"] == 1.0
+    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["optimizer_step"] == 1.0
 
 
 def test_a_broken_pass_is_400_and_holds_nobody_up(wire: Wire, model: str) -> None:
@@ -164,7 +164,7 @@ def test_a_broken_pass_is_400_and_holds_nobody_up(wire: Wire, model: str) -> Non
     media = {"Content_Type": "application/x-protobuf"}
     assert "loss" in refused(wire.post("forward_backward", body.SerializeToString(), **media), 400)
     refused(wire.post("forward_backward", b"\xff\xff", **media), 400)
-    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["step"] == 1.0
+    assert wire.result(wire.post("optim_step", step(model, 2)))["metrics"]["optimizer_step"] == 1.0
 
 
 def test_late_legacy_load_is_a_user_error(wire: Wire, model: str) -> None:

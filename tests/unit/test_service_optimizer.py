@@ -79,7 +79,7 @@ def test_a_step_clears_the_gradient_and_reports_what_moved() -> None:
     state = optimizer.fresh_state(parameters)
     metrics = optimizer.optimizer_step(parameters, grad, state, PLAIN)
     assert grad.tolist() == [0.0] * 4, "optim_step must clear the accumulated gradient"
-    assert metrics["step"] == 1.0
+    assert metrics["optimizer_step"] == 1.0
     assert metrics["grad_norm"] == pytest.approx(math.sqrt(30), rel=1e-12)
     # A first Adam step moves each parameter with a gradient by the learning rate.
     assert metrics["update_norm"] == pytest.approx(1e-3 * math.sqrt(3), rel=1e-6)
