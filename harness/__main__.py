@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,7 +41,11 @@ def grade_command(argv: Sequence[str]) -> int:
         stream = path.open("rb")
     except OSError as error:
         raise DocumentError(
-            "the file cannot be read", found=str(error.strerror), where=str(path)
+            "the file cannot be read",
+            expected="a JSONL file of {text, gold, finished}",
+            found=str(error.strerror),
+            where=str(path),
+            fix="name an existing file, or - for standard input",
         ) from error
     with stream:
         return _grade_stream(stream)
@@ -82,11 +87,35 @@ def result_command(argv: Sequence[str]) -> int:
     return 0
 
 
+def verify_command(argv: Sequence[str]) -> int:
+    """Judge a run again from its files alone: 0 proven, 1 something false, 3 unknown."""
+    from harness.verify import exit_code, report_lines, verify_run
+
+    parser = _parser("verify", verify_command)
+    parser.add_argument(
+        "run", type=Path, help="a run's folder, such as artifacts/runs/local/latest"
+    )
+    parser.add_argument("--gsm8k-dir", type=Path, help="offline rows, where the run used them")
+    options = parser.parse_args(argv)
+    if not options.run.is_dir():
+        raise UsageError(
+            "there is no run to verify",
+            expected="a run's folder",
+            found="nothing",
+            where=str(options.run),
+            fix="make demo, or name another run",
+        )
+    checks = verify_run(options.run, options.gsm8k_dir)
+    _print(*report_lines(checks))
+    return exit_code(checks)
+
+
 COMMANDS: dict[str, Command] = {
     "spec": spec_command,
     "grade": grade_command,
     "result": result_command,
     "serve": serve_command,
+    "verify": verify_command,
 }
 
 
@@ -114,7 +143,9 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"unknown command {argv[0]!r}\n{_usage()}\n")
         return 4
     try:
-        return COMMANDS[argv[0]](argv[1:])
+        code = COMMANDS[argv[0]](argv[1:])
+        sys.stdout.flush()
+        return code
     except HarnessError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 4
@@ -122,7 +153,8 @@ def main(argv: Sequence[str]) -> int:
         # argparse exits with 2 for a bad command line; design §1 calls that 4.
         return 4 if exit_request.code not in (0, None) else 0
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read has enough. The interpreter will flush once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 

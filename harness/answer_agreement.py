@@ -40,6 +40,8 @@ def exact_value(written: object) -> Fraction | None:
     """
     if isinstance(written, bool) or not isinstance(written, str | int | float):
         return None
+    if isinstance(written, int):
+        return Fraction(written)
     found = _NUMBER.fullmatch(str(written).strip())
     if found is None:
         return None

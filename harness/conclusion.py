@@ -55,11 +55,7 @@ def decide_run(
             fix="start a new run (--fresh)",
         )
     decision_section = freeze_observations(run)
-    rows = read_observations(decision_section, run.folder)
-    rule, plan = Rule.from_spec(run.loaded.raw["decision_rule"]), decision_plan(run)
-    adaptive = run.spec.experiment_features.adaptive_selection
-    unproven = selection_defects(decision_section, adaptive_selection=adaptive, arms=plan.arms)
-    decision = decide(rule, rows, plan, selection_defects=unproven)
+    decision, secondary = decision_of(run, decision_section)
     verdict, reason = cap_verdict(
         decision.verdict,
         decision.outcome_reason,
@@ -70,7 +66,7 @@ def decide_run(
         **decision.report(),
         "capped_verdict": verdict,
         "capped_reason": reason,
-        "secondary": _secondary(rule, rows, plan) if decision.criteria else {},
+        "secondary": secondary,
     }
     write_json_atomic(run.folder / DECISION_NAME, report)
     document = (
@@ -81,6 +77,35 @@ def decide_run(
     capped_by = [] if verdict == decision.verdict else _not_passed(standings)
     summary = _summary(run, decision, verdict, capped_by)
     return document.finish("succeeded", verdict, reason, summary)
+
+
+def decision_of(
+    run: PlannedRun, section: Mapping[str, Any]
+) -> tuple[Decision, dict[str, list[dict[str, Any]]]]:
+    """Draw the decision from the rows that a decision section names.
+
+    Returns:
+        The decision by the preregistered rule, and secondary intervals by criterion.
+
+    Raises:
+        DecisionError: for rows from which no decision may be drawn.
+    """
+    rows = read_observations(section, run.folder)
+    rule, plan = Rule.from_spec(run.loaded.raw["decision_rule"]), decision_plan(run)
+    adaptive = run.spec.experiment_features.adaptive_selection
+    unproven = selection_defects(section, adaptive_selection=adaptive, arms=plan.arms)
+    decision = decide(rule, rows, plan, selection_defects=unproven)
+    return decision, _secondary(rule, rows, plan) if decision.criteria else {}
+
+
+def score_numbers(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the numbers posted for one arm, or the base model, from its prediction rows."""
+    return {
+        METRIC: math.fsum(row["value"] for row in rows) / len(rows),
+        "items": len(rows),
+        "unfinished": sum(not row["finished"] for row in rows),
+        "unanswered": sum(row["prediction"] is None for row in rows),
+    }
 
 
 def _not_passed(standings: Mapping[str, Standing]) -> list[str]:

@@ -4,8 +4,8 @@
 status; it exits 0 for passed or not_applicable, 1 for failed, missing or unresolved, and 2 where a
 document cannot be read (contract §4). The judgement is in :mod:`harness.correctness_report`.
 
-Every number here is float64, and every sum is ``math.fsum`` over values scaled by their largest,
-so that neither the order of the entries nor their size decides anything.
+Every number here is float64, and norms are taken of values scaled by their largest, so that entries
+near the ends of float64's range neither overflow nor vanish.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _norm_ratio(difference: FloatArray, reference: FloatArray) -> float:
     largest_d, largest_r = float(np.abs(difference).max()), float(np.abs(reference).max())
     shape_d = _norm(difference / largest_d)
     shape_r = _norm(reference / largest_r) if largest_r else 1.0
-    ratio = largest_d / max(largest_r, sys.float_info.min) * (shape_d / shape_r)
+    ratio = largest_d / (largest_r or sys.float_info.min) * (shape_d / shape_r)
     return min(ratio, sys.float_info.max)
 
 
@@ -131,12 +131,12 @@ def _cosine(a: FloatArray, r: FloatArray) -> float:
     if np.array_equal(a, r):
         return 1.0
     unit_a, unit_r = a / np.abs(a).max(), r / np.abs(r).max()
-    dot = math.fsum((unit_a * unit_r).tolist()) / _norm(unit_a) / _norm(unit_r)
+    dot = float((unit_a * unit_r).sum()) / _norm(unit_a) / _norm(unit_r)
     return max(-1.0, min(1.0, dot))
 
 
 def _norm(vector: FloatArray) -> float:
-    return math.sqrt(math.fsum((vector * vector).tolist()))
+    return math.sqrt(float((vector * vector).sum()))
 
 
 def _probe_number(probe: Mapping[str, float], key: str, index: int) -> float:

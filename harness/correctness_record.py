@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Record(BaseModel):
-    """Strict and finite; a field the contract does not name is ignored, so it can decide nothing."""
+    """Strict and finite; a field the contract does not name is ignored and decides nothing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 

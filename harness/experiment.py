@@ -6,7 +6,6 @@ alone. ``result.json`` is brought up to date as each one ends.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +17,13 @@ from typing import Any
 import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
-from harness.conclusion import decide_run
+from harness.conclusion import decide_run, score_numbers
 from harness.digest import parse_json
 from harness.errors import HarnessError, StoreError
 from harness.evaluate import BASE_ARM, METRIC, predictions_path
 from harness.gates.binding import git_state
-from harness.plan import PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
+from harness.manifest import enter_all, seal
+from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
 from harness.result import ResultDocument, publish, read_result, result_line
 from harness.service import create_initial_state
@@ -93,17 +93,30 @@ class Experiment:
         test = load_problems(loaded.spec, "test", options.gsm8k_dir)
         run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
         write_new(run.path / SPEC_COPY_NAME, options.spec_path.read_bytes())
+        pins = options.spec_path.with_suffix(".pins.json")
+        if pins.exists():
+            write_new((run.path / SPEC_COPY_NAME).with_suffix(".pins.json"), pins.read_bytes())
         binding, code = self.session.binding(), git_state(options.root)
         plan = make_plan(loaded, run.run_id, train, test, binding, code)
         plan["gates"] = {
             gate_id: {"outcome": standing.outcome.value, "session": standing.session}
             for gate_id, standing in self.session.standings().items()
         }
+        self._keep_gate_evidence(run.path)
         write_json_atomic(run.path / PLAN_NAME, plan)
         # Not the title: prose may hold more sentences than a summary is allowed.
         summary = f"{loaded.name}: planned, nothing trained yet."
         publish(run.path / RESULT_NAME, ResultDocument.start(summary))
         return run.path
+
+    def _keep_gate_evidence(self, folder: Path) -> None:
+        """Copy the sessions that the gates rest on, so that the run can be judged without us."""
+        kept = folder / GATES_FOLDER
+        kept.mkdir()
+        for session in sorted({found.session for found in self.session.standings().values()}):
+            source = self.session.gates_folder / f"{session}.jsonl"
+            if session and source.exists():
+                write_new(kept / source.name, source.read_bytes())
 
     @property
     def result_path(self) -> Path:
@@ -150,7 +163,7 @@ class Experiment:
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
         progress = StepProgress(attempt / "steps.jsonl", steps, self.session.report)
         extra = ["--steps", str(steps)] if self.pilot_steps else []
-        self._stage("harness.arm", arm_name, folder / "arm.log", progress, extra)
+        self._stage("harness.arm", arm_name, progress, extra)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -158,7 +171,7 @@ class Experiment:
                 expected=f"arms/{arm_name}/done.json",
                 found="nothing",
                 where=self.run.folder.name,
-                fix=f"read arms/{arm_name}/arm.log, then run the same command again",
+                fix=f"read logs/arm-{arm_name}-*.log, then run the same command again",
             )
         return done
 
@@ -167,8 +180,7 @@ class Experiment:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            log = self.run.folder / "predictions" / f"{arm_name}.log"
-            self._stage("harness.evaluate", arm_name, log, lambda: None)
+            self._stage("harness.evaluate", arm_name, lambda: None)
         accuracy = self._post_scores(arm_name)
         self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
         return accuracy
@@ -177,30 +189,32 @@ class Experiment:
         self,
         module: str,
         arm_name: str,
-        log: Path,
         on_poll: Callable[[], None],
         extra: Sequence[str] = (),
     ) -> None:
         gsm8k_dir = self.session.options.gsm8k_dir
         data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
         environment: Mapping[str, str] = self.session.service.environment()
+        stage = module.removeprefix("harness.")
         seconds = run_stage(
             module,
             [str(self.run.folder), arm_name, *data, *extra],
             environment=environment,
-            log_path=log,
+            log_path=self._new_log(f"{stage}-{arm_name}"),
             on_poll=on_poll,
         )
-        self.stage_seconds[f"{module.removeprefix('harness.')} {arm_name}"] = seconds
+        self.stage_seconds[f"{stage} {arm_name}"] = seconds
+        enter_all(self.run.folder, ignored={RESULT_NAME})
+
+    def _new_log(self, stem: str) -> Path:
+        """Return a log name that no earlier attempt used: a run's files are written once."""
+        folder = self.run.folder / "logs"
+        number = len(list(folder.glob(f"{stem}-*.log"))) + 1
+        return folder / f"{stem}-{number:02d}.log"
 
     def _post_scores(self, arm_name: str) -> float:
         rows = read_jsonl(predictions_path(self.run.folder, arm_name))
-        numbers = {
-            METRIC: math.fsum(row["value"] for row in rows) / len(rows),
-            "items": len(rows),
-            "unfinished": sum(not row["finished"] for row in rows),
-            "unanswered": sum(row["prediction"] is None for row in rows),
-        }
+        numbers = score_numbers(rows)
         document = read_result(self.result_path)
         if arm_name == BASE_ARM:
             document = document.with_metrics(numbers)
@@ -231,6 +245,8 @@ class Experiment:
         started_s = time.monotonic()
         document = decide_run(self.run, read_result(self.result_path), self.session.standings())
         publish(self.result_path, document)
+        enter_all(self.run.folder)
+        self.session.report(f"manifest sealed: {seal(self.run.folder)}")
         self.stage_seconds["decision"] = time.monotonic() - started_s
         return document
 

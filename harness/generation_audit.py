@@ -1,8 +1,8 @@
 """Audit of generated training tasks: are their labels right, and is the test set kept out?
 
-Contract §9. A sample that nobody could choose (it follows from a seed and the item ids) is answered again by a
-resolver that does not see the labels. :func:`validate` recomputes counts, sample, label errors and
-overlaps from the frozen rows and believes no number of the report.
+Contract §9. A sample that nobody could choose (it follows from a seed and the item ids) is
+answered again by a resolver that does not see the labels. :func:`validate` recomputes counts,
+sample, label errors and overlaps from the frozen rows and believes no number of the report.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = ["answer_agreement", "evaluation_overlap", "select_sample", "validate"
 EXAMPLES = 5
 """How many offending items a finding names; all are counted."""
 
+_LONGEST_LIST = 50
 _LIMITS = ("min_sample_size", "max_label_errors", "max_eval_overlaps")
 
 
@@ -84,12 +85,18 @@ def validate(
     for index, item in enumerate(evaluation):
         _parsed(EvaluationRow, item, f"evaluation[{index}]", problems)
     if parsed is None or problems:
-        return AuditVerdict("failed", tuple(problems))
+        return AuditVerdict("failed", tuple(_shortened(problems)))
     audit = _Audit(parsed, limits, tasks, evaluation)
     failures = tuple(audit.failures())
     unverified = tuple(audit.unverified(require_comparison=require_comparison))
     status = "failed" if failures else "unverified" if unverified else "passed"
     return AuditVerdict(status, failures, unverified, audit.label_errors, len(audit.overlaps))
+
+
+def _shortened(problems: Sequence[str]) -> list[str]:
+    """Return the first problems and how many there are beyond them."""
+    more = len(problems) - _LONGEST_LIST
+    return [*problems[:_LONGEST_LIST], *([f"and {more} more problems"] if more > 0 else [])]
 
 
 _Model = TypeVar("_Model", bound=AuditRecord)

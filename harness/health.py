@@ -6,7 +6,9 @@ The only requests of our own: the SDK needs five minutes to notice that nobody a
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import Any
 
@@ -14,6 +16,13 @@ from harness.digest import parse_json
 from harness.errors import ServiceError
 
 _HEALTH_TIMEOUT_S = 10.0
+
+
+def public_address(base_url: str) -> str:
+    """Return the address without what may be secret in it: user, password, query, fragment."""
+    parts = urllib.parse.urlsplit(base_url)
+    host = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
 
 
 def require_health(base_url: str) -> None:
@@ -31,19 +40,26 @@ def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
     Raises:
         ServiceError: naming the address, without credentials, and what went wrong.
     """
-    url = f"{base_url.rstrip('/')}/api/v1/{path}"
+    address = public_address(base_url)
+    url = f"{address}/api/v1/{path}"
     request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
     try:
         with urllib.request.urlopen(request, timeout=_HEALTH_TIMEOUT_S) as response:
             body = parse_json(response.read(), where=path)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise ServiceError(
             "the training service does not answer",
             expected=f"an answer in {_HEALTH_TIMEOUT_S:.0f} s",
             found=f"{type(error).__name__}: {getattr(error, 'reason', error)}",
-            where=f"{base_url} {path}",
+            where=f"{address} {path}",
             fix="start the service, or correct TINKER_BASE_URL",
         ) from error
     if not isinstance(body, dict):
-        raise ServiceError("the service's answer is not an object", where=path)
+        raise ServiceError(
+            "the service's answer is not an object",
+            expected="a JSON object",
+            found=type(body).__name__,
+            where=f"{address} {path}",
+            fix="correct TINKER_BASE_URL: another program answers there",
+        )
     return body

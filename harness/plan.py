@@ -22,6 +22,9 @@ from harness.spec_model import Arm, ExperimentSpec
 
 PLAN_NAME = "plan.json"
 SPEC_COPY_NAME = "spec.json"
+INITIAL_NAME = "initial.json"
+GATES_FOLDER = "gates"
+"""Where a run keeps the evidence of the gates it relied on."""
 
 
 def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:
@@ -86,6 +89,7 @@ def make_plan(
         "spec_notes": list(loaded.notes),
         "service": dict(binding.service),
         "binding_digest": binding.digest(),
+        "offline_binding_digest": binding.offline_digest(),
         "versions": dict(binding.versions),
         "code": dict(code),
         "problems": {
@@ -126,6 +130,11 @@ class PlannedRun:
     def spec(self) -> ExperimentSpec:
         """The spec of the run."""
         return self.loaded.spec
+
+    def initial_state(self) -> dict[str, Any]:
+        """Return ``initial.json``: the adapter that every arm starts from."""
+        name = INITIAL_NAME
+        return parse_json((self.folder / name).read_bytes(), where=f"{self.folder.name}/{name}")
 
     def train_batches(self, arm: Arm) -> list[tuple[Problem, ...]]:
         """Return the problems of each of the arm's steps, checked against the plan.

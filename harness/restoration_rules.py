@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.digest import canonical_json
+from harness.errors import DocumentError
 from harness.gates.verdict import Outcome, combine
 from harness.restoration import (
     ArmProvenance,
@@ -70,6 +71,8 @@ def judge_provenance(
             record = Provenance.model_validate_json(canonical_json(dict(record)))
         except ValidationError as error:
             return list(_shape_findings(error))
+        except DocumentError as error:
+            return [_fail("initialization_provenance", error.expected, error.found)]
     groups = spec.restoration_preflight.groups
     return [
         *_arm_set(record, spec),
@@ -211,10 +214,17 @@ def _judge_optimizer(asked: RestorationArm, arm: ArmProvenance) -> Iterator[Find
     if numbers != expected:
         yield _fail(where, f"one row for each of after_restore {expected}", numbers)
     for row in arm.optimizer_checks:
-        yield from _judge_row(f"{where}.{row.after_restore}", asked, row)
+        yield from judge_row(f"{where}.{row.after_restore}", asked, row)
 
 
-def _judge_row(where: str, asked: RestorationArm, row: OptimizerCheck) -> Iterator[Finding]:
+def judge_row(where: str, asked: RestorationArm, row: OptimizerCheck) -> Iterator[Finding]:
+    """Yield what is wrong with, or not shown by, one creation's or restore's optimizer.
+
+    Args:
+        where: place in the record, for messages.
+        asked: the arm's optimizer in the spec.
+        row: what was found.
+    """
     if row.optimizer != asked.optimizer:
         yield _fail(f"{where}.optimizer", asked.optimizer, row.optimizer)
     planned = requested_config(asked)

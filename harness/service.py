@@ -19,7 +19,7 @@ from typing import Any, cast
 import tinker
 from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 
-from harness.digest import sha256_bytes, sha256_json
+from harness.digest import sha256_file, sha256_json
 from harness.errors import ServiceError
 from harness.local_service.tokenizer import load_tokenizer
 from harness.spec_model import ExperimentSpec
@@ -125,20 +125,27 @@ def export_adapter(
         rest = client.create_rest_client()
     urls = rest.get_external_weights_urls(path).result().urls
     folder.mkdir(parents=True, exist_ok=True)
-    digests: dict[str, str] = {}
     for relative, url in sorted(urls.items()):
-        content = _download(url, relative)
-        (folder / Path(relative).name).write_bytes(content)
-        if relative.endswith(".safetensors"):
-            digests[relative] = sha256_bytes(content)
-    if not digests:
+        (folder / Path(relative).name).write_bytes(_download(url, relative))
+    return adapter_digest(folder)
+
+
+def adapter_digest(folder: Path) -> str:
+    """Return one digest over the tensor files of a downloaded adapter.
+
+    Raises:
+        ServiceError: when the folder holds no tensor file.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
         raise ServiceError(
             "the exported adapter holds no tensors",
             expected="at least one .safetensors file",
-            found=str(sorted(urls)),
-            where=path,
+            found=str(sorted(path.name for path in folder.iterdir())),
+            where=folder.name,
+            fix="ask the service's operator what its external export contains",
         )
-    return sha256_json(digests)
+    return sha256_json({path.name: sha256_file(path) for path in files})
 
 
 def _download(url: str, relative: str) -> bytes:

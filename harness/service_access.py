@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.digest import sha256_file
 from harness.errors import ServiceError, UsageError
-from harness.health import require_health
+from harness.health import public_address, require_health
 from harness.local_service.process import EmbeddedService, start_service
 from harness.spec_model import ExperimentSpec
 
@@ -37,6 +37,7 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
             expected=" or ".join(SERVICES),
             found=name,
             where="--service",
+            fix="leave --service out: the spec knows its service",
         )
     if name == "embedded" and spec.embedded is None:
         raise UsageError(
@@ -52,6 +53,7 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
             expected=" and ".join(_URL_VARIABLES),
             found=f"missing: {', '.join(missing_variables())}",
             where="environment",
+            fix="set them, or use specs/local.json, which needs none",
         )
     return name
 
@@ -68,7 +70,8 @@ def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
     arithmetic and its seed are here. For another service it is the address.
     """
     if name == "url":
-        return {"service": "url", "base_url": os.environ.get("TINKER_BASE_URL", "")}
+        address = public_address(os.environ.get("TINKER_BASE_URL", ""))
+        return {"service": "url", "base_url": address}
     if spec.embedded is None:
         raise UsageError("the spec does not describe the embedded service's model")
     return {

@@ -53,8 +53,9 @@ def gate_line(
     )
     more = len(measures) - _MEASURES_SHOWN
     rest = f"; {more} more measurements" if more > 0 else ""
-    why = "" if outcome is Outcome.PASS else f"  {reason}"
-    return f"gate {gate_id}: {outcome} [{gate_entry(gate_id).clause}]  {shown}{rest}{why}"
+    why = "" if outcome is Outcome.PASS else reason
+    head = f"gate {gate_id}: {outcome} [{gate_entry(gate_id).clause}]"
+    return "  ".join(part for part in (head, shown + rest, why) if part)
 
 
 def _value(value: Any) -> str:

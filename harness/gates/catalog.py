@@ -55,6 +55,10 @@ def _restoration(spec: ExperimentSpec) -> bool:
     return spec.restoration_preflight.applicable
 
 
+def _correctness(spec: ExperimentSpec) -> bool:
+    return spec.correctness_preflight.required
+
+
 CATALOG: tuple[GateEntry, ...] = (
     GateEntry(
         "advantage_properties",
@@ -71,6 +75,13 @@ CATALOG: tuple[GateEntry, ...] = (
         required=_always,
     ),
     GateEntry(
+        "loss_gradient_parity",
+        "contract §4",
+        "fixed rollouts give the loss and parameter gradient of stock code and of the reference",
+        live=False,
+        required=_correctness,
+    ),
+    GateEntry(
         "dry_activation",
         "contract §5",
         "the treatment is active on every batch of prompts the run would use",
@@ -83,6 +94,83 @@ CATALOG: tuple[GateEntry, ...] = (
         "every arm starts from the same adapter bytes and the same log-probabilities",
         live=True,
         required=_restoration,
+    ),
+    GateEntry(
+        "optimizer_restored",
+        "contract §3",
+        "a restored optimizer takes the step the uninterrupted one takes, and a cold one does not",
+        live=True,
+        required=_restoration,
+    ),
+    GateEntry(
+        "optimizer_rule",
+        "contract §3, §4",
+        "the service's optimizer is AdamW with the betas, epsilon and decay that are asked for",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "service_model",
+        "issue 3, part 5",
+        "the planned model is served, at the rank that is asked for, to sampler and trainer alike",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "greedy_decoding",
+        "issue 3, part 5",
+        "temperature 0 is the argmax of the model's own probabilities, alone and under load",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "sampling_seeds",
+        "issue 3, part 5",
+        "seeds are honoured, rollouts of a group are draws and follow the stated probabilities",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "stop_reasons",
+        "issue 3, part 5",
+        "completions end where they should and say why",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "sampler_trainer_agreement",
+        "issue 3, part 5",
+        "sampler and trainer give the same log-probabilities to the same tokens",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "sampler_freshness",
+        "issue 3, part 5",
+        "after each step a new sampler has the new weights and an old one keeps its own",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
+        "service_loss_parity",
+        "contract §4",
+        "the service's loss is the planned one, recomputed from its own log-probabilities",
+        live=True,
+        required=_correctness,
+    ),
+    GateEntry(
+        "service_gradient_parity",
+        "contract §4",
+        "the service follows the full gradient of the loss it reports, added up until a step",
+        live=True,
+        required=_correctness,
+    ),
+    GateEntry(
+        "lr_scaling",
+        "contract §4",
+        "an update of a fresh optimizer is proportional to the learning rate",
+        live=True,
+        required=_correctness,
     ),
     GateEntry(
         "pilot_activation",

@@ -8,9 +8,10 @@ zero at the start (contract §3); a state from another seed shows that the hash 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tinker
 
@@ -22,12 +23,13 @@ from harness.spec_model import ExperimentSpec
 
 @dataclass(frozen=True)
 class StartOfArm:
-    """What one arm started from."""
+    """What one arm started from, and what the service says of its client."""
 
     arm: str
     adapter_sha256: str
     batch_sha256: str
     output_sha256: str
+    reported: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def measure_initial_identity(
         training = client.create_training_client_from_state(initial.checkpoint_uri).result()
         batch_sha256, output_sha256 = fixed_batch_logprobs(training, batch)
         adapter = export_adapter(client, training, f"{name}-{arm.name}", folder / arm.name)
-        starts.append(StartOfArm(arm.name, adapter, batch_sha256, output_sha256))
+        reported = training.get_info().model_dump(mode="json", exclude_none=True)
+        starts.append(StartOfArm(arm.name, adapter, batch_sha256, output_sha256, reported))
     return InitialIdentity(
         initial_sha256=initial.adapter_sha256,
         other_seed_sha256=other.adapter_sha256,

@@ -19,9 +19,12 @@ from safetensors.numpy import load_file
 from harness.gates.fact import Fact, Measured
 from harness.gates.initial_identity import InitialIdentity
 from harness.gates.live_probe import LiveProbe, update
-from harness.restoration import Provenance, optimizer_check
+from harness.gates.verdict import Outcome
+from harness.restoration import OptimizerCheck, Provenance, optimizer_check
+from harness.restoration_rules import Finding, judge_row
 from harness.service import export_adapter
 from harness.spec_model import ExperimentSpec
+from harness.spec_preflight import RestorationArm
 
 WARM_UP_STEPS = 4
 """Enough that both bias corrections and both moments are far from those of a first step."""
@@ -43,7 +46,8 @@ def measure_restoration(probe: LiveProbe) -> Measured:
 
     Returns:
         facts on the three adapters before and after the fixed-gradient update and on what the
-        service says of optimizer and rank; notes with the distances and the verification status.
+        service says of optimizer and rank; notes with each arm's row of contract §3 after a
+        restore, and what that row leaves unverified.
     """
     uninterrupted = probe.new_trainer()
     for step in range(WARM_UP_STEPS):
@@ -54,26 +58,40 @@ def measure_restoration(probe: LiveProbe) -> Measured:
         "restored": probe.client.create_training_client_from_state_with_optimizer(uri).result(),
         "cold": probe.client.create_training_client_from_state(uri).result(),
     }
-    before = {name: _adapter(probe, one, f"{name}-before") for name, one in clients.items()}
+    before = {name: adapter_vector(probe, one, f"{name}-before") for name, one in clients.items()}
     for client in clients.values():
         update(client, probe.gold_rows(0, ROWS_A_STEP), probe.adam())
-    after = {name: _adapter(probe, one, f"{name}-after") for name, one in clients.items()}
-    reported = reported_optimizer(probe, uninterrupted, uri)
+    after = {name: adapter_vector(probe, one, f"{name}-after") for name, one in clients.items()}
+    saved = _saved_rank(probe, uri)
+    rows = _restored_rows(probe, clients["restored"], uri)
+    findings = [found for arm, row in rows for found in judge_row(arm.name, arm, row)]
     return Measured(
         (
             *_weight_facts(probe, before),
             *_update_facts(probe, before, after),
-            *_said(probe, reported),
+            *_said(probe, clients["restored"], saved, findings),
         ),
         {
-            "reported": reported,
-            "optimizer_verification": "unverified: no response of the service gives learning rate,"
-            " betas or epsilon; the moments' effect is what the update above measures",
+            "optimizer_checks": {arm.name: row.model_dump(mode="json") for arm, row in rows},
+            "findings": [str(finding) for finding in findings],
         },
     )
 
 
-def _adapter(probe: LiveProbe, training: tinker.TrainingClient, name: str) -> np.ndarray:
+def _restored_rows(
+    probe: LiveProbe, restored: tinker.TrainingClient, uri: str
+) -> list[tuple[RestorationArm, OptimizerCheck]]:
+    """Return contract §3's row of a restored client for every arm of the spec."""
+    reported = restored.get_info().model_dump(mode="json", exclude_none=True)
+    groups = probe.spec.restoration_preflight.groups
+    return [
+        (arm, optimizer_check(arm, reported, after_restore=1, evidence_ref=f"get_info after {uri}"))
+        for group in groups
+        for arm in group.arms
+    ]
+
+
+def adapter_vector(probe: LiveProbe, training: tinker.TrainingClient, name: str) -> np.ndarray:
     """Return an exported adapter as one float64 vector, tensors in the order of their names."""
     folder = probe.folder / f"{probe.label}-{name}"
     export_adapter(probe.client, training, f"{probe.label}-{name}", folder)
@@ -138,40 +156,42 @@ def _update_facts(
     ]
 
 
-def _said(probe: LiveProbe, reported: Mapping[str, Any]) -> list[Fact]:
-    other = "another optimizer would be trained than the one that was planned"
-    allowed = [*ADAM_NAMES, NOT_REPORTED]
-    facts = [
-        Fact("optimizer in get_info", reported["get_info"]["optimizer"], {"one_of": allowed}, other)
+def _said(
+    probe: LiveProbe,
+    restored: tinker.TrainingClient,
+    saved_rank: int | str,
+    findings: Sequence[Finding],
+) -> list[Fact]:
+    other = "another optimizer or capacity would be trained than the one that was planned"
+    info = restored.get_info()
+    config = info.optimizer_config
+    name = NOT_REPORTED if config is None else config.type
+    failed = [str(finding) for finding in findings if finding.outcome is Outcome.FAIL]
+    ranks = {"one_of": [probe.spec.lora_rank, NOT_REPORTED]}
+    return [
+        Fact("optimizer in get_info", name, {"one_of": [*ADAM_NAMES, NOT_REPORTED]}, other),
+        Fact("LoRA rank in get_info", _or_not_reported(info.lora_rank), ranks, other),
+        Fact("LoRA rank in weights_info", saved_rank, ranks, other),
+        Fact(
+            "optimizer fields that differ from the plan",
+            len(failed),
+            {"equals": 0},
+            other,
+            "; ".join(failed[:2]),
+        ),
     ]
-    for call in ("get_info", "weights_info"):
-        rank = reported[call]["lora_rank"]
-        rule = {"one_of": [probe.spec.lora_rank, NOT_REPORTED]}
-        facts.append(Fact(f"LoRA rank in {call}", rank, rule, "another capacity would be trained"))
-    return facts
 
 
-def reported_optimizer(
-    probe: LiveProbe, training: tinker.TrainingClient, uri: str
-) -> dict[str, dict[str, Any]]:
-    """Return what the service says of a client and of its checkpoint; the SDK keeps no more.
+def _saved_rank(probe: LiveProbe, uri: str) -> int | str:
+    """Return the rank the service reports of a checkpoint.
 
-    The SDK fills in an optimizer where ``weights_info`` names none, so only ``get_info`` tells.
+    The SDK fills in an optimizer where ``weights_info`` names none, so only ``get_info`` counts.
     """
-    info = training.get_info()
     with warnings.catch_warnings():
         # The replacement for this call, tinker.RestClient, does not share the client's headers.
         warnings.simplefilter("ignore", FutureWarning)
         rest = probe.client.create_rest_client()
-    weights = rest.get_weights_info_by_tinker_path(uri).result()
-    optimizer = info.optimizer_config
-    return {
-        "get_info": {
-            "optimizer": NOT_REPORTED if optimizer is None else optimizer.type,
-            "lora_rank": _or_not_reported(info.lora_rank),
-        },
-        "weights_info": {"lora_rank": _or_not_reported(weights.lora_rank)},
-    }
+    return _or_not_reported(rest.get_weights_info_by_tinker_path(uri).result().lora_rank)
 
 
 def _or_not_reported(rank: int | None) -> int | str:
@@ -220,7 +240,9 @@ def provenance_of(spec: ExperimentSpec, found: InitialIdentity, evidence: str) -
     return Provenance.model_validate({"version": 1, "arms": arms})
 
 
-def _creation_rows(asked: Any, reported: Mapping[str, Any], evidence: str) -> Sequence[Any]:
+def _creation_rows(
+    asked: RestorationArm | None, reported: Mapping[str, Any], evidence: str
+) -> tuple[OptimizerCheck, ...]:
     if asked is None:
-        return []
-    return [optimizer_check(asked, reported, after_restore=0, evidence_ref=evidence)]
+        return ()
+    return (optimizer_check(asked, reported, after_restore=0, evidence_ref=evidence),)

@@ -78,16 +78,14 @@ def invert_cdf(weights_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tenso
     """Return for each row the first token whose cumulative weight exceeds uniform · total.
 
     Args:
-        weights_RV: float64, non-negative, not necessarily normalised; a token of weight 0 is
-            never returned.
-        uniform_R: float64 in [0, 1).
+        weights_RV: float64, non-negative, the largest of each row 1. A token of weight 0 is never
+            returned.
+        uniform_R: float64 in [0, 1); with a total of at least 1, uniform · total stays below it
+            also after rounding, so that some token always exceeds it.
     """
     cumulative_RV = weights_RV.cumsum(-1)
     target_R1 = uniform_R[:, None] * cumulative_RV[:, -1:]
-    token_R = torch.searchsorted(cumulative_RV, target_R1, right=True)[:, 0]
-    # uniform · total may round up to the total itself: take the last token that has weight.
-    last_R = weights_RV.shape[1] - 1 - (weights_RV.flip(-1) > 0).int().argmax(-1)
-    return torch.minimum(token_R, last_R)
+    return torch.searchsorted(cumulative_RV, target_R1, right=True)[:, 0]
 
 
 def restrict(weights_V: torch.Tensor, params: DrawParams) -> torch.Tensor:

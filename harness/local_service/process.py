@@ -69,9 +69,20 @@ class EmbeddedService:
         """Whether the process is alive."""
         return self._process.poll() is None
 
-    def wait(self) -> int:
-        """Wait until the process ends by itself; return its exit code."""
-        return self._process.wait()
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until the process ends by itself; return its exit code.
+
+        Raises:
+            ServiceError: if it still runs after ``timeout_s``.
+        """
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ServiceError(
+                "the embedded service has not ended by itself",
+                expected=f"an exit within {timeout_s:g} s",
+                found=f"process {self.pid} still runs",
+            ) from error
 
     def close_pipe(self) -> None:
         """Close the child's stdin, as the system does when this process dies."""

@@ -46,12 +46,18 @@ def parse_body(kind: type[BodyT], data: bytes) -> BodyT:
         raise RefusalError(str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "request body"
         raise RefusalError(
             "the request has a field this service does not take",
             expected=first["msg"],
-            found=repr(first["input"])[:200],
-            where=".".join(map(str, first["loc"])) or "request body",
+            found=_shown(first["input"], where),
+            where=where,
         ) from error
+
+
+def _shown(value: Any, where: str) -> str:
+    """Return a refused value for the message; an access token is not repeated."""
+    return "a value (not shown)" if "token" in where.rsplit(".", 1)[-1] else repr(value)[:200]
 
 
 class CreateSession(Body):

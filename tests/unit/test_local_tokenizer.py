@@ -32,7 +32,19 @@ TEST = generate_problems("test", 0)
 _fragments = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
-        [*SPECIAL_TOKENS, " \\boxed{", "\\boxed", "Anna", " apples", " 12", "\n\n", "  "]
+        [
+            *SPECIAL_TOKENS,
+            " \\boxed{",
+            "\\boxed",
+            "Anna",
+            " apples",
+            " 12",
+            "\n\n",
+            "  ",
+            " .",
+            " ?",
+            " 's",
+        ]
     ),
 )
 

@@ -27,7 +27,9 @@ def test_orthogonalised_matrices_have_near_unit_singular_values(m: int, n: int, 
 def test_muon_moves_by_the_orthogonalised_nesterov_momentum() -> None:
     weight = torch.nn.Parameter(torch.zeros(4, 2, dtype=torch.float32))
     muon = Muon([weight], lr=0.1)
-    gradients = [torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])] * 2
+    # Gradients that turn: along one direction, momentum would not change the update.
+    gradients = [torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])]
+    gradients += [torch.tensor([[0.0, 1.0], [3.0, 0.0], [0.0, 0.0], [0.0, -2.0]])]
     momentum, expected = torch.zeros(4, 2), torch.zeros(4, 2)
     for gradient in gradients:
         weight.grad = gradient

@@ -104,7 +104,8 @@ def test_a_row_does_not_depend_on_its_neighbours_or_its_arrival(
 ) -> None:
     weights, _ = weights_and_network
     alone, together, staggered = (
-        [row(prompt, k) for k, prompt in enumerate(prompts(20))] for _ in range(3)
+        [row(prompt, k, max_tokens=2 + k % 11) for k, prompt in enumerate(prompts(20))]
+        for _ in range(3)
     )
     for one in alone:
         sampled(weights, [one])

@@ -17,18 +17,23 @@ ALL = DrawParams(1.0, -1, 1.0)
 
 
 def test_inverting_the_cdf_gives_each_token_its_share_exactly() -> None:
-    weights = torch.tensor([2.0, 0.0, 1.0, 5.0], dtype=torch.float64)
+    weights = torch.tensor([0.4, 0.0, 0.2, 1.0], dtype=torch.float64)
     grid = (torch.arange(800, dtype=torch.float64) + 0.5) / 800
     tokens = draw.invert_cdf(weights.expand(800, 4), grid)
     shares = torch.bincount(tokens, minlength=4).tolist()
     assert shares == [200, 0, 100, 500], f"800 evenly spread uniforms gave {shares}"
 
 
-def test_the_last_uniform_never_picks_a_token_without_weight() -> None:
-    weights = torch.tensor([[0.1, 0.2, 0.0]], dtype=torch.float64)
-    almost_one = torch.tensor([math.nextafter(1.0, 0.0)], dtype=torch.float64)
-    assert draw.invert_cdf(weights, almost_one).tolist() == [1]
-    assert draw.invert_cdf(weights, torch.zeros(1, dtype=torch.float64)).tolist() == [0]
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(others=st.lists(st.floats(0, 1), max_size=9), place=st.integers(0, 9))
+def test_the_extreme_uniforms_never_pick_a_token_without_weight(
+    others: list[float], place: int
+) -> None:
+    row = [0.0, *others[:place], 1.0, *others[place:], 0.0]
+    weights = torch.tensor([row], dtype=torch.float64)
+    for uniform in (0.0, math.nextafter(1.0, 0.0)):
+        token = int(draw.invert_cdf(weights, torch.tensor([uniform], dtype=torch.float64)))
+        assert row[token] > 0, f"uniform {uniform} picked token {token} of {row}"
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)

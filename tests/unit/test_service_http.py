@@ -10,6 +10,8 @@ import requests
 from tinker.proto import tinker_public_pb2 as pb
 from toy_qwen import MODEL, Wire
 
+pytestmark = pytest.mark.live
+
 ADAM = {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
 
 
@@ -91,6 +93,13 @@ def test_bad_bodies_are_400_and_name_the_field(
     assert names in refused(wire.post(path, body), 400)
 
 
+def test_a_refused_access_token_is_not_repeated(wire: Wire) -> None:
+    body = {"path": "tinker://x", "optimizer": False, "weights_access_token": "very-private"}
+    text = refused(wire.post("load_weights", body), 400)
+    assert "weights_access_token" in text
+    assert "very-private" not in text
+
+
 def test_unsupported_choices_are_400(wire: Wire, session: str) -> None:
     other_base = creation(session) | {"base_model": "Qwen/Qwen3.5-2B"}
     other_optimizer = creation(session) | {"optimizer_config": {"type": "dimuon"}}
@@ -150,7 +159,9 @@ def test_an_idempotency_key_runs_once_even_without_numbers(wire: Wire) -> None:
 def test_requests_run_in_order_of_their_numbers(wire: Wire, model: str) -> None:
     later = [wire.post("optim_step", step(model, n)) for n in (3, 2)]
     first = wire.post("optim_step", step(model, 1))
-    steps = [wire.result(reply)["metrics"]["optimizer_step"] for reply in (first, later[1], later[0])]
+    steps = [
+        wire.result(reply)["metrics"]["optimizer_step"] for reply in (first, later[1], later[0])
+    ]
     assert steps == [1.0, 2.0, 3.0]
 
 

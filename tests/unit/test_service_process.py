@@ -14,6 +14,8 @@ from harness.local_service import __main__ as program
 from harness.local_service.base_model import load_base_model
 from harness.local_service.process import EmbeddedService, instructions, start_service
 
+pytestmark = pytest.mark.live
+
 
 def load(folder: Path) -> None:
     load_base_model(folder, name="toy", dtype_name="float32")
@@ -104,4 +106,6 @@ def test_a_checkpoint_survives_a_restart_and_the_child_ends_with_its_parent(
         assert stranger.get("sessions").status_code == 401, "every start has its own key"
         # The pipe closes just so when the parent is killed.
         second.close_pipe()
-        assert second.wait() == 0, "the child must leave by itself when its parent is gone"
+        assert second.wait(timeout_s=60) == 0, (
+            "the child must leave by itself when its parent is gone"
+        )

@@ -19,6 +19,8 @@ from toy_qwen import MODEL, VOCAB, datum
 
 from harness.local_service.process import EmbeddedService
 
+pytestmark = pytest.mark.live
+
 FLOAT32 = 5e-6
 """Tolerance between float32 log-probabilities computed in two ways."""
 
@@ -188,7 +190,10 @@ def test_restoring_with_the_optimizer_is_exact_and_without_it_differs(
     saved = logprobs(client, batch())
     assert equal(saved, logprobs(warm, batch()))
     assert equal(saved, logprobs(cold, batch()))
-    steps = {name: train(c)["optimizer_step"] for name, c in (("on", client), ("warm", warm), ("cold", cold))}
+    steps = {
+        name: train(c)["optimizer_step"]
+        for name, c in (("on", client), ("warm", warm), ("cold", cold))
+    }
     assert steps == {"on": 3.0, "warm": 3.0, "cold": 1.0}
     went_on = logprobs(client, batch())
     assert equal(went_on, logprobs(warm, batch())), "restored run must equal the uninterrupted one"

@@ -118,9 +118,10 @@ def test_logprobs_come_back_in_request_order(setup: tuple[Trainer, Adapter]) -> 
 
 
 def test_an_overflowing_loss_is_refused_and_leaves_the_gradient(
-    setup: tuple[Trainer, Adapter],
+    setup: tuple[Trainer, Adapter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner, adapter = setup
+    monkeypatch.setattr(trainer, "TOKENS_PER_MICRO_BATCH", 1)
     before = gradient(setup, data("importance_sampling"), "importance_sampling")
     batch = data("importance_sampling", count=3)
     longest = max(batch, key=lambda item: len(item.tokens))

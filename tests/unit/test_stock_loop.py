@@ -33,8 +33,11 @@ def write_dataset(folder: Path) -> None:
     """Write generated rows where ``load_dataset("openai/gsm8k")`` looks before the hub."""
     folder.mkdir(parents=True)
     (folder / "README.md").write_text(CARD)
-    for split, count in (("train", 12), ("test", 6)):
-        rows = [dict(row) for row in generate_rows(split, 0)[:count]]
+    for split, generated in (
+        ("train", generate_rows("train", 0)[:12]),
+        ("test", generate_rows("test", 0)[:6]),
+    ):
+        rows = [dict(row) for row in generated]
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{split}.parquet")
 
 

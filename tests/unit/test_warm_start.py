@@ -27,7 +27,7 @@ from harness.local_service.model_files import (
     load_record,
     measure_figures,
 )
-from harness.local_service.recipe import Recipe
+from harness.local_service.recipe import Recipe, new_model
 from harness.local_service.task import generate_problems
 from harness.local_service.tokenizer import MODEL_DIR, load_tokenizer
 from harness.local_service.warm_rows import RowMaker, prompt_tokens, task_renderer
@@ -135,6 +135,22 @@ def test_two_runs_of_a_seed_give_the_same_weights_and_another_seed_does_not() ->
 def test_missed_targets_are_an_error_that_says_what_was_reached() -> None:
     with one_thread(), pytest.raises(ServiceError, match=r"step 2: equations right 0\.\d+, greedy"):
         list(WarmStart(replace(TWO_STEPS, equation_target=1.0)).run())
+
+
+def test_greedy_accuracy_outside_its_target_does_not_stop_the_training() -> None:
+    with one_thread(), pytest.raises(ServiceError, match=r"step 2: .* greedy 0\.\d+"):
+        list(WarmStart(replace(TWO_STEPS, greedy_target=(0.999, 1.0))).run())
+
+
+def test_first_weights_depend_on_the_recipes_seed_alone() -> None:
+    def weights(seed: int, global_seed: int) -> torch.Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(global_seed)
+            return new_model(Recipe(seed=seed), TOKENIZER).model.embed_tokens.weight
+
+    first = weights(3, global_seed=1)
+    assert torch.equal(first, weights(3, global_seed=2)), "the global generator leaked in"
+    assert not torch.equal(first, weights(4, global_seed=1)), "two seeds, one set of weights"
 
 
 def test_only_answers_and_results_are_learnt() -> None:

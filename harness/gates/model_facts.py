@@ -1,0 +1,113 @@
+"""Facts about what is served: the model by name and digest, its context, and the adapter's rank."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tinker
+
+from harness.gates.fact import Fact, Measured
+from harness.gates.live_probe import LiveProbe, sampler_logprobs, trainer_logprobs
+from harness.gates.restoration import exported_tensors
+from harness.service import export_adapter
+
+ROWS = 16
+
+
+def measure_model(probe: LiveProbe, announced: Mapping[str, Any] | None) -> Measured:
+    """Check name, context and rank, and that sampler and trainer have one base model.
+
+    Args:
+        probe: the service under test.
+        announced: raw capabilities of an embedded service, with its model's digest; None elsewhere,
+            where the protocol has no revision to compare.
+
+    Returns:
+        facts; only those on the capabilities when they do not list the model.
+    """
+    spec = probe.spec
+    wrong = "another model or capacity would be tested than the one that was planned"
+    listed = _listed(probe, wrong)
+    if any(not fact.holds for fact in listed):
+        return Measured(tuple(listed))
+    training = probe.new_trainer()
+    reported = training.get_info().model_name or ""
+    facts = [*listed, Fact("base model in get_info", reported, {"equals": spec.base_model}, wrong)]
+    for rank in sorted({spec.lora_rank, max(1, spec.lora_rank // 2)}):
+        facts += _rank_facts(probe, probe.new_trainer(rank=rank), rank, wrong)
+    if announced is not None and spec.embedded is not None:
+        found, rule = announced.get("model_sha256"), {"equals": spec.embedded.base_model_sha256}
+        facts.append(Fact("sha256 of the model's weights", str(found), rule, wrong))
+    return Measured((*facts, *_same_base(probe, training)))
+
+
+def _same_base(probe: LiveProbe, training: tinker.TrainingClient) -> list[Fact]:
+    """Compare the base model's sampler with a trainer whose adapter still does nothing."""
+    base = probe.client.create_sampling_client(base_model=probe.spec.base_model).result()
+    rows = probe.gold_rows(0, ROWS)
+    gaps = np.abs(sampler_logprobs(base, rows) - trainer_logprobs(training, rows))
+    return [
+        Fact("tokens compared", gaps.size, {"at_least": ROWS}, "nothing was compared"),
+        Fact(
+            "mean |base model's sampler - trainer with a new adapter|, nats",
+            float(gaps.mean()),
+            {"at_most": probe.tolerances.gap_mean},
+            "the base model's score would belong to another model than the arms'",
+        ),
+    ]
+
+
+def _listed(probe: LiveProbe, wrong: str) -> list[Fact]:
+    with warnings.catch_warnings():
+        # The replacement for this call, tinker.RestClient, does not share the client's headers.
+        warnings.simplefilter("ignore", FutureWarning)
+        models = probe.client.get_server_capabilities().supported_models
+    name = probe.spec.base_model
+    found = [model for model in models if model.model_name == name]
+    context = [model.max_context_length or 0 for model in found]
+    refused = [model for model in found if False in (model.trainable, model.sampleable)]
+    return [
+        Fact("times the capabilities list the base model", len(found), {"equals": 1}, wrong, name),
+        Fact(
+            "models listed as not trainable or not sampleable",
+            len(refused),
+            {"equals": 0},
+            wrong,
+            name,
+        ),
+        Fact(
+            "longest context, tokens",
+            max(context, default=0),
+            {"at_least": probe.spec.max_seq_len},
+            "long prompts or answers would be refused in the middle of the run",
+            name,
+        ),
+    ]
+
+
+def _rank_facts(
+    probe: LiveProbe, training: tinker.TrainingClient, asked: int, wrong: str
+) -> list[Fact]:
+    folder = probe.folder / f"{probe.label}-rank-{asked}"
+    export_adapter(probe.client, training, f"{probe.label}-rank-{asked}", folder)
+    ranks = [min(value.shape) for name, value in exported_tensors(folder) if "lora_A" in name]
+    where = f"asked for {asked}"
+    return [
+        Fact(
+            "LoRA rank in get_info",
+            training.get_info().lora_rank or 0,
+            {"equals": asked},
+            wrong,
+            where,
+        ),
+        Fact("exported A matrices", len(ranks), {"at_least": 1}, "no rank was seen", where),
+        Fact(
+            "smallest rank of an exported A", min(ranks, default=0), {"equals": asked}, wrong, where
+        ),
+        Fact(
+            "largest rank of an exported A", max(ranks, default=0), {"equals": asked}, wrong, where
+        ),
+    ]

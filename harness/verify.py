@@ -1,0 +1,165 @@
+"""``python -m harness verify RUN``: judge a run again from its files alone.
+
+No service, no model, no pytest and no number that was posted is trusted: digests, evaluator ids,
+grades, scores, advantages, the decision and the gates' verdicts are recomputed from rows, and the
+result document must agree. One line a check; exit 0 when all is proven, 1 when something is false,
+3 when something is unknown. Works on a run that was made elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.digest import parse_json, sha256_json
+from harness.errors import HarnessError
+from harness.evaluation_record import judge_evaluation
+from harness.gates.verdict import Outcome, combine
+from harness.manifest import check_manifest
+from harness.plan import PlannedRun, effective_config, read_plan
+from harness.result import ResultDocument, read_result
+from harness.store import read_jsonl
+from harness.verify_gates import gate_checks
+from harness.verify_judgement import decision_check, metrics_check, observations_check
+from harness.verify_rows import Check, failed, grading_check, items_check, passed, unknown
+from harness.verify_training import training_checks
+
+EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run read back from disk.
+
+    Attributes:
+        run: the plan and the run's own copy of the spec.
+        result: the result document.
+        predictions: arm or ``base`` → its prediction rows.
+    """
+
+    run: PlannedRun
+    result: ResultDocument
+    predictions: dict[str, tuple[dict[str, Any], ...]]
+
+
+def verify_run(folder: Path, gsm8k_dir: Path | None = None) -> list[Check]:
+    """Run every check and return their outcomes; a malformed file fails its check.
+
+    Args:
+        folder: the run's folder, or a link to it.
+        gsm8k_dir: offline rows of the data set, where the run used them.
+    """
+    folder = folder.resolve()
+    checks = [_guarded("manifest", lambda: _manifest(folder))]
+    try:
+        evidence = _read(folder, gsm8k_dir)
+    except (HarnessError, OSError, KeyError, TypeError, ValueError) as error:
+        return [*checks, failed("readable", f"{type(error).__name__}: {error}")]
+    checks.extend(_guarded(name, check) for name, check in _checks(evidence))
+    for arm in evidence.run.spec.arms:
+        checks.extend(_guarded_all(f"training {arm.name}", training_checks, evidence.run, arm))
+    checks.extend(_guarded_all("gates", gate_checks, evidence.run))
+    return checks
+
+
+def _read(folder: Path, gsm8k_dir: Path | None) -> Evidence:
+    predictions = {
+        path.stem: read_jsonl(path) for path in sorted((folder / "predictions").glob("*.jsonl"))
+    }
+    return Evidence(read_plan(folder, gsm8k_dir), read_result(folder / "result.json"), predictions)
+
+
+def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
+    run, result, predictions = evidence.run, evidence.result, evidence.predictions
+    yield "plan", lambda: _plan(run)
+    yield "result", lambda: _result(result)
+    yield "evaluator", lambda: _evaluator(evidence)
+    yield "scores", lambda: _scores(evidence)
+    yield "grading", lambda: grading_check(predictions)
+    yield "items", lambda: items_check(run, predictions)
+    yield "observations", lambda: observations_check(run, predictions)
+    yield "decision", lambda: decision_check(run, result)
+    yield "metrics", lambda: metrics_check(result, predictions)
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    """Turn what a malformed document raises into a failed check that names it."""
+    try:
+        return check()
+    except (HarnessError, OSError, KeyError, TypeError, ValueError, IndexError) as error:
+        return failed(name, f"{type(error).__name__}: {error}")
+
+
+def _guarded_all(name: str, checks: Callable[..., list[Check]], *arguments: Any) -> list[Check]:
+    try:
+        return checks(*arguments)
+    except (HarnessError, OSError, KeyError, TypeError, ValueError, IndexError) as error:
+        return [failed(name, f"{type(error).__name__}: {error}")]
+
+
+def _manifest(folder: Path) -> Check:
+    findings = check_manifest(folder)
+    if findings:
+        return failed("manifest", "; ".join(str(finding) for finding in findings[:5]))
+    return passed("manifest", "every file is as it was entered, and none was added")
+
+
+def _plan(run: PlannedRun) -> Check:
+    planned = run.plan["arms"]
+    names = [arm.name for arm in run.spec.arms]
+    if sorted(planned) != sorted(names):
+        return failed("plan", f"plan has arms {sorted(planned)}, the spec {sorted(names)}")
+    for arm in run.spec.arms:
+        if planned[arm.name]["effective_config"] != effective_config(run.spec, arm):
+            return failed("plan", f"effective configuration of {arm.name} is not the spec's")
+    return passed("plan", f"spec digest {run.loaded.digest[:12]} and both arms as preregistered")
+
+
+def _result(result: ResultDocument) -> Check:
+    if result.status != "succeeded" or result.verdict is None:
+        return unknown("result", f"status {result.status}, no verdict yet")
+    return passed("result", f"coherent; {result.verdict} ({result.outcome_reason})")
+
+
+def _evaluator(evidence: Evidence) -> Check:
+    folder = evidence.run.folder
+    frozen = parse_json((folder / "evaluator.json").read_bytes(), where="evaluator.json")
+    evaluator_id = sha256_json(frozen)
+    foreign = {
+        str(row["evaluator_id"])
+        for rows in evidence.predictions.values()
+        for row in rows
+        if row["evaluator_id"] != evaluator_id
+    }
+    if foreign:
+        return failed("evaluator", f"rows scored under {sorted(foreign)[:3]}, not {evaluator_id}")
+    return passed("evaluator", f"every row was scored under {evaluator_id[:12]}")
+
+
+def _scores(evidence: Evidence) -> Check:
+    record = evidence.result.evaluation
+    if record is None:
+        return unknown("scores", "the result has no evaluation yet")
+    rows = [row for found in evidence.predictions.values() for row in found]
+    judged = judge_evaluation(record, rows, seeds=evidence.run.spec.decision_rule.seeds)
+    if judged.outcome is Outcome.FAIL:
+        return failed("scores", "; ".join(judged.contradictions[:3]))
+    if judged.outcome is Outcome.UNKNOWN:
+        return unknown("scores", "; ".join(judged.incomplete[:3]))
+    return passed("scores", f"{len(record['scores'])} scores equal the means of their rows")
+
+
+def report_lines(checks: Sequence[Check]) -> list[str]:
+    """Return one line a check and a last line with the sum of it."""
+    lines = [f"{check.outcome:7} {check.name}: {check.detail}" for check in checks]
+    counts = ", ".join(
+        f"{sum(check.outcome is outcome for check in checks)} {outcome}" for outcome in Outcome
+    )
+    return [*lines, f"{len(checks)} checks: {counts}"]
+
+
+def exit_code(checks: Sequence[Check]) -> int:
+    """Return 0 when all is proven, 1 when something is false, 3 when something is unknown."""
+    return EXIT_CODES[combine(check.outcome for check in checks)]

@@ -1,0 +1,79 @@
+"""The decision drawn again from the rows, and the numbers of the result document with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.conclusion import DECISION_NAME, OBSERVATIONS_NAME, decision_of, score_numbers
+from harness.digest import parse_json
+from harness.evaluate import BASE_ARM
+from harness.observations import ROW_FIELDS
+from harness.plan import PlannedRun
+from harness.result import ResultDocument
+from harness.result_rules import VERDICT_OF_REASON
+from harness.store import read_jsonl
+from harness.verify_rows import Check, Rows, failed, passed, unknown
+
+
+def observations_check(run: PlannedRun, predictions: Rows) -> Check:
+    """Compare the rows the decision rests on with the arms' predictions, in any order."""
+    path = run.folder / OBSERVATIONS_NAME
+    if not path.exists():
+        return unknown("observations", "no decision was drawn yet")
+    expected = sorted(
+        str([row[name] for name in ROW_FIELDS])
+        for arm in run.spec.arms
+        for row in predictions.get(arm.name, ())
+    )
+    found = sorted(str([row[name] for name in ROW_FIELDS]) for row in read_jsonl(path))
+    if expected != found:
+        return failed("observations", f"{len(found)} rows are not the {len(expected)} predictions")
+    return passed("observations", f"{len(found)} rows are the arms' predictions")
+
+
+def decision_check(run: PlannedRun, result: ResultDocument) -> Check:
+    """Draw the decision again and compare report, numbers and verdict."""
+    if result.decision is None:
+        return unknown("decision", "the result has no decision yet")
+    report = parse_json((run.folder / DECISION_NAME).read_bytes(), where=DECISION_NAME)
+    decision, secondary = decision_of(run, result.decision)
+    again = {**decision.report(), "secondary": secondary}
+    for key, value in again.items():
+        if report.get(key) != _plain(value):
+            return failed(
+                "decision", f"{key}: recorded {report.get(key)!r}, the rows give {value!r}"
+            )
+    capped = (report["capped_verdict"], report["capped_reason"])
+    if (result.verdict, result.outcome_reason) != capped:
+        return failed("decision", f"the result says {result.verdict}, the decision {capped[0]}")
+    if capped[0] not in (decision.verdict, "inconclusive"):
+        return failed("decision", f"gates may only weaken {decision.verdict}, not give {capped[0]}")
+    if VERDICT_OF_REASON[capped[1]] != capped[0]:
+        return failed("decision", f"{capped[1]} does not go with {capped[0]}")
+    shown = "; ".join(f"{c.id} {c.mean:+.4f} ± {c.half_width:.4f}" for c in decision.criteria)
+    return passed("decision", f"{capped[0]} ({capped[1]}) again: {shown}")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON would give it back: tuples are arrays."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def metrics_check(result: ResultDocument, predictions: Rows) -> Check:
+    """Recompute the posted numbers of the base model and of each arm."""
+    posted = result.metrics.model_dump()
+    count = 0
+    for arm, rows in predictions.items():
+        numbers = posted if arm == BASE_ARM else posted["arms"].get(arm, {})
+        for name, value in score_numbers(rows).items():
+            count += 1
+            if numbers.get(name) != value:
+                return failed("metrics", f"{arm} {name}: posted {numbers.get(name)}, rows {value}")
+    if not count:
+        return unknown("metrics", "nothing was scored yet")
+    return passed("metrics", f"{count} posted numbers equal the rows'")

@@ -1,0 +1,83 @@
+"""Prediction rows judged again: each grade from its text, each item from the data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.answers import grade
+from harness.digest import sha256_bytes
+from harness.errors import HarnessError
+from harness.gates.verdict import Outcome
+from harness.plan import PlannedRun
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was recomputed: what, how it came out, and the figures."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+
+
+def passed(name: str, detail: str) -> Check:
+    """Return a check that holds."""
+    return Check(name, Outcome.PASS, detail)
+
+
+def failed(name: str, detail: str) -> Check:
+    """Return a check that is false."""
+    return Check(name, Outcome.FAIL, detail)
+
+
+def unknown(name: str, detail: str) -> Check:
+    """Return a check that the files leave open."""
+    return Check(name, Outcome.UNKNOWN, detail)
+
+
+def grading_check(predictions: Rows) -> Check:
+    """Grade every row's text again and compare prediction, value and text digest."""
+    count = 0
+    for arm, rows in predictions.items():
+        for row in rows:
+            count += 1
+            if fault := _grading_fault(row):
+                return failed("grading", f"{arm} {row['item_id']}: {fault}")
+    if not count:
+        return unknown("grading", "there are no prediction rows")
+    return passed("grading", f"{count} texts give their recorded prediction and value again")
+
+
+def _grading_fault(row: Mapping[str, Any]) -> str:
+    text = row["text"]
+    if sha256_bytes(text.encode("utf-8", "surrogatepass")) != row["text_sha256"]:
+        return "the text is not the one that was recorded"
+    graded = grade(text, row["reference"], finished=row["finished"])
+    value = 1.0 if graded.correct else 0.0
+    if (graded.prediction, value) != (row["prediction"], row["value"]):
+        return (
+            f"recorded {row['prediction']!r} worth {row['value']},"
+            f" the text gives {graded.prediction!r} worth {value}"
+        )
+    return ""
+
+
+def items_check(run: PlannedRun, predictions: Rows) -> Check:
+    """Compare every row's item and reference with the data set's own rows."""
+    try:
+        problems = run.test_problems()
+    except HarnessError as error:
+        return unknown("items", f"the test rows cannot be had here: {error.problem}")
+    golds = {problem.item_id: problem.gold for problem in problems}
+    for arm, rows in predictions.items():
+        found = [row["item_id"] for row in rows]
+        if sorted(found) != sorted(golds):
+            return failed("items", f"{arm}: {len(found)} rows are not the {len(golds)} items once")
+        wrong = [row["item_id"] for row in rows if row["reference"] != golds[row["item_id"]]]
+        if wrong:
+            return failed("items", f"{arm} {wrong[0]}: the reference is not the data set's")
+    return passed("items", f"{len(golds)} items once for each of {sorted(predictions)}")

@@ -1,0 +1,91 @@
+"""Live gates on facts of the service that both arms rely on (issue 3, part 5).
+
+Answers of a service that is out of capacity (429, 503) are the capacity layer's subject, not these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from harness.experiment import Experiment
+from harness.gates.live_probe import LiveProbe
+from harness.gates.model_facts import measure_model
+from harness.gates.optimizer_rule import measure_optimizer_rule
+from harness.gates.recorder import GateRecorder
+from harness.gates.sampling_facts import measure_greedy, measure_seeds
+from harness.gates.service_facts import measure_agreement, measure_freshness
+from harness.gates.stop_facts import measure_stops
+from harness.health import get_json
+from harness.problems import load_problems
+from harness.service import register_model_tokenizer
+from harness.session import HarnessSession
+
+pytestmark = [pytest.mark.preflight, pytest.mark.live]
+
+PROBE_ITEMS = 16
+
+
+@pytest.fixture(scope="module")
+def probe(
+    harness_session: HarnessSession,
+    experiment: Experiment,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[LiveProbe]:
+    spec = harness_session.loaded.spec
+    register_model_tokenizer(spec)
+    problems = load_problems(spec, "test", harness_session.options.gsm8k_dir).problems
+    with experiment.sdk_client() as client:
+        yield LiveProbe(
+            client,
+            spec,
+            problems[:PROBE_ITEMS],
+            tmp_path_factory.mktemp("service-facts"),
+            f"facts-{uuid4().hex[:8]}",
+            exact=harness_session.service_name == "embedded",
+        )
+
+
+@pytest.mark.gate("service_model")
+def test_service_model(
+    gate: GateRecorder, probe: LiveProbe, harness_session: HarnessSession
+) -> None:
+    announced = None
+    if harness_session.service_name == "embedded":
+        access = harness_session.service.environment()
+        announced = get_json(
+            access["TINKER_BASE_URL"], "get_server_capabilities", access["TINKER_API_KEY"]
+        )
+    measure_model(probe, announced).record(gate)
+
+
+@pytest.mark.gate("optimizer_rule")
+def test_optimizer_rule(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_optimizer_rule(probe).record(gate)
+
+
+@pytest.mark.gate("greedy_decoding")
+def test_greedy_decoding(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_greedy(probe).record(gate)
+
+
+@pytest.mark.gate("sampling_seeds")
+def test_sampling_seeds(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_seeds(probe).record(gate)
+
+
+@pytest.mark.gate("stop_reasons")
+def test_stop_reasons(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_stops(probe).record(gate)
+
+
+@pytest.mark.gate("sampler_trainer_agreement")
+def test_sampler_trainer_agreement(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_agreement(probe).record(gate)
+
+
+@pytest.mark.gate("sampler_freshness")
+def test_sampler_freshness(gate: GateRecorder, probe: LiveProbe) -> None:
+    measure_freshness(probe).record(gate)
