@@ -110,9 +110,21 @@ def verify_command(argv: Sequence[str]) -> int:
     return exit_code(checks)
 
 
+def pin_command(argv: Sequence[str]) -> int:
+    """Record the present revisions of baseline, reference and implementation beside a spec."""
+    from harness.pins import record_pins
+    from harness.session import PACKAGE_ROOT
+
+    parser = _parser("pin", pin_command)
+    parser.add_argument("path", type=Path)
+    _print(f"recorded in {record_pins(parser.parse_args(argv).path, PACKAGE_ROOT)}")
+    return 0
+
+
 COMMANDS: dict[str, Command] = {
     "spec": spec_command,
     "grade": grade_command,
+    "pin": pin_command,
     "result": result_command,
     "serve": serve_command,
     "verify": verify_command,

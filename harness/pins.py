@@ -145,13 +145,9 @@ def resolve_path(path: CorrectnessPath, pins: Pins | None) -> PinnedPath:
 
 
 def implementation_revision(root: Path) -> str:
-    """Return one digest over the files of :data:`IMPLEMENTATION_FILES`.
-
-    Raises:
-        SpecError: when one of them cannot be read.
-    """
-    digests = {name: sha256_bytes(_content(root / name)) for name in IMPLEMENTATION_FILES}
-    return f"sha256:{sha256_json(digests)}"
+    """Return one digest over :data:`IMPLEMENTATION_FILES`; SpecError where one is missing."""
+    files = {name: sha256_bytes(_content(root / name)) for name in IMPLEMENTATION_FILES}
+    return f"sha256:{sha256_json(files)}"
 
 
 def current_pins(root: Path) -> Pins:
@@ -166,7 +162,7 @@ def current_pins(root: Path) -> Pins:
 def pin_obstacles(spec: ExperimentSpec, pins: Pins | None, root: Path) -> list[str]:
     """Return why the recorded revisions are not those of the tree; empty when they are.
 
-    An experiment that requires no parity has no obstacle here.
+    There are none for an experiment that requires no parity.
 
     Raises:
         SpecError: when a pinned file cannot be read, or a pin contradicts the spec.

@@ -20,8 +20,12 @@ from harness.gates.evidence import EvidenceWriter, read_history
 from harness.gates.recorder import GateRecorder, measures_ok
 from harness.gates.standing import Standing, standing_of
 from harness.gates.verdict import Outcome, Phase, judge_phases
+from harness.pins import pin_obstacles
 from harness.service_access import ServiceAccess, choose_service, service_identity
 from harness.spec import LoadedSpec, load_spec
+
+PACKAGE_ROOT = Path(__file__).parents[1]
+"""Where the code that runs is; revisions are pinned against it."""
 
 
 @dataclass(frozen=True)
@@ -200,13 +204,15 @@ class HarnessSession:
             self._unsealed = False
 
     def obstacles(self) -> list[str]:
-        """Return why no arm may train now: one line a gate that is not proven."""
+        """Return why no arm may train now: revisions that are not pinned, gates not proven."""
         self.seal()
-        return [
+        unpinned = pin_obstacles(self.loaded.spec, self.loaded.pins, PACKAGE_ROOT)
+        unproven = [
             _obstacle(standing)
             for standing in self.standings().values()
             if standing.outcome is not Outcome.PASS
         ]
+        return [*unpinned, *unproven]
 
     def close(self) -> None:
         """Seal and close the evidence and stop the service this session started."""

@@ -1,7 +1,7 @@
 """Every planted service fault must break the measurement of the gate that is named beside it.
 
-One service a fault, one at a time. The first few run with ``-m live``; all of them with
-``-m "live or slow"``.
+One service a fault, one at a time. ``-m "live and not slow"`` runs the honest service and five
+faults, ``-m live`` all of them. What caught each is in the test's ``mutant`` property.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tinker
@@ -148,14 +147,16 @@ def test_a_planted_fault_is_caught(
     problems: tuple[Problem, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, Any], None],
+    request: pytest.FixtureRequest,
 ) -> None:
     fault = FAULTS[name]
     monkeypatch.setenv(FAULT_VARIABLE, name)
     with subject(spec, problems, tmp_path, "tests.mutants.service_faults") as faulty:
         facts = MEASURES[fault.gate_id](faulty)
     caught = [fact for fact in facts if not fact.holds]
-    record_property("mutant", {"name": name, "gate": fault.gate_id, "effect": fault.effect})
+    shown = [f"{fact.name} = {fact.value}" for fact in caught]
+    about = {"name": name, "gate": fault.gate_id, "effect": fault.effect, "caught_by": shown}
+    request.node.user_properties.append(("mutant", about))
     assert caught, (
         f"fault {name} survived gate {fault.gate_id}: all {len(facts)} facts inside their rules"
         f" ({fault.effect})"

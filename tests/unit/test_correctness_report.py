@@ -1,49 +1,20 @@
-"""The judgement of a correctness record, and the command that prints it (contract §4)."""
+"""The judgement of a correctness record (contract §4)."""
 
 from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preflight_record import NAMES, PINS, record, spec_path, with_errors
 
-from harness.correctness import main, parity_errors
+from harness.correctness import parity_errors
 from harness.correctness_report import Status, judge, read_planned, read_record
 from harness.errors import DocumentError, HarnessError
 
-ROOT = Path(__file__).parents[2]
-SAVED = ROOT / "specs" / "exp_6ba12d6b47.json"
-PINS = {
-    "baseline_revision": "stock 1",
-    "reference_revision": "blob 2",
-    "implementation_revision": "digest 3",
-}
-NAMES = ("baseline_loss", "baseline_gradient", "reference_loss", "reference_gradient")
-
-
-@pytest.fixture
-def spec_path(tmp_path: Path) -> Path:
-    path = tmp_path / "trial.json"
-    path.write_bytes(SAVED.read_bytes())
-    path.with_name("trial.pins.json").write_text(json.dumps(PINS))
-    return path
-
-
-def record(**changes: Any) -> dict[str, Any]:
-    path = {
-        "id": "advantage_loss",
-        "fixed_input": {"sha256": "a" * 64, "description": "fixed rollouts"},
-        **PINS,
-        "precision": "float64",
-        "normalization": "sum",
-        "errors": {name: parity_errors([2.0, 1.0], [2.0, 1.0]) for name in NAMES},
-        "lr_scaling": None,
-    }
-    return {"required": True, "paths": [path | changes]}
+__all__ = ["spec_path"]
 
 
 def status(spec_path: Path, document: Any) -> Status:
@@ -56,12 +27,6 @@ def edit_spec(spec_path: Path, **section: Any) -> None:
     document = json.loads(spec_path.read_text())
     document["correctness_preflight"] |= section
     spec_path.write_text(json.dumps(document))
-
-
-def with_errors(name: str, **row: float) -> dict[str, Any]:
-    document = record()
-    document["paths"][0]["errors"][name] |= row
-    return document
 
 
 def test_parity_under_the_pinned_revisions_passes(spec_path: Path) -> None:
@@ -252,57 +217,3 @@ def test_a_spec_without_a_tolerance_cannot_judge(spec_path: Path) -> None:
     edit_spec(spec_path, paths=paths)
     with pytest.raises(HarnessError, match="reference_gradient"):
         status(spec_path, record())
-
-
-def run(spec_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
-    path = spec_path.with_name("preflight.json")
-    path.write_text(text)
-    code = main([str(spec_path), str(path)])
-    return code, capsys.readouterr().out.splitlines()
-
-
-def test_the_command_prints_one_line_a_check(
-    spec_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, lines = run(spec_path, json.dumps(record()), capsys)
-    assert code == 0
-    assert lines[-1] == "correctness: passed"
-    for name in (*PINS, *NAMES):
-        assert sum(f"advantage_loss {name}: passed" in line for line in lines) == 1, (name, lines)
-    code, lines = run(
-        spec_path, json.dumps(with_errors("baseline_loss", max_abs_error=1.0)), capsys
-    )
-    assert (code, lines[-1]) == (1, "correctness: failed")
-    assert any("baseline_loss: failed (max_abs_error 1, allowed 3e-06" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        (json.dumps({"required": True, "paths": []}), 1),
-        (json.dumps(record(baseline_revision="UNRESOLVED")), 1),
-        ("{", 2),
-        ("[]", 2),
-        (json.dumps(record()).replace('"max_abs_error": 0.0', '"max_abs_error": NaN', 1), 2),
-        (json.dumps(record()).replace('"required"', '"required": false, "required"', 1), 2),
-        ("{}", 2),
-    ],
-)
-def test_exit_codes(
-    text: str, code: int, spec_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(spec_path, text, capsys)[0] == code
-
-
-def test_missing_files_and_wrong_usage_exit_2(spec_path: Path, tmp_path: Path) -> None:
-    assert main([str(spec_path), str(tmp_path / "nowhere.json")]) == 2
-    assert main([str(tmp_path / "nowhere.json"), str(spec_path)]) == 2
-    assert main([str(spec_path)]) == 2
-
-
-def test_the_module_runs_as_a_command(spec_path: Path) -> None:
-    path = spec_path.with_name("preflight.json")
-    path.write_text(json.dumps(record()))
-    command = [sys.executable, "-m", "harness.correctness", str(spec_path), str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "correctness: passed"), done

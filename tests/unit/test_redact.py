@@ -153,6 +153,13 @@ def test_one_value_under_two_names_has_the_first_name() -> None:
     assert Redactor.from_environment(environ).redact("same-value") == "[redacted:A_KEY]"
 
 
+def test_a_value_that_is_a_word_of_the_placeholder_is_stable() -> None:
+    found = redactor(MODAL_WORD="redacted")
+    once = found.redact("a redacted b")
+    assert once == "a [redacted:MODAL_WORD] b"
+    assert found.redact(once) == once
+
+
 def test_a_secret_inside_a_foreign_placeholder_is_not_safe_there() -> None:
     found = redactor(A_KEY="hidden77").redact("[redacted:hidden77]")
     assert found == "[redacted:[redacted:A_KEY]]"
