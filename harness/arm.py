@@ -26,6 +26,7 @@ from tinker_cookbook.rl import train
 
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_dataset import ArmDataset, ArmDatasetBuilder, fewshot_prefix, renderer_for
+from harness.arm_start import prove_start
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError
 from harness.plan import PlannedRun, effective_config, read_plan
@@ -47,6 +48,24 @@ def read_done(run_folder: Path, arm_name: str) -> dict[str, Any] | None:
     """Return the arm's ``done.json``, or None while it has not finished."""
     path = arm_folder(run_folder, arm_name) / "done.json"
     return parse_json(path.read_bytes(), where=path.name) if path.exists() else None
+
+
+def attempt_folder(run_folder: Path, arm_name: str) -> Path:
+    """Return the folder of the attempt that finished an arm.
+
+    Raises:
+        ArmError: when none has.
+    """
+    done = read_done(run_folder, arm_name)
+    if done is None:
+        raise ArmError(
+            "the arm has not finished training",
+            expected="done.json",
+            found="nothing",
+            where=f"arm {arm_name}",
+            fix=f"pytest -m full --arm {arm_name}",
+        )
+    return arm_folder(run_folder, arm_name) / f"attempt-{done['attempt']:02d}"
 
 
 def training_config(
@@ -94,15 +113,13 @@ def training_config(
     )
 
 
-def train_arm(
-    run: PlannedRun, arm: Arm, attempt_folder: Path, attempt: int, steps: int
-) -> dict[str, Any]:
+def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int) -> dict[str, Any]:
     """Train one arm from the run's initial state and return its ``done.json``.
 
     Args:
         run: the plan.
         arm: the arm's part of the spec.
-        attempt_folder: an empty folder.
+        folder: the attempt's folder, empty.
         attempt: its number.
         steps: the arm's planned steps, or fewer for a pilot.
 
@@ -110,18 +127,24 @@ def train_arm(
         ArmError: when a step was not what the plan says, or the loop stopped early.
     """
     register_model_tokenizer(run.spec)
-    initial = parse_json((run.folder / "initial.json").read_bytes(), where="initial.json")
+    initial = run.initial_state()
     dataset = ArmDataset(
         run.train_batches(arm)[:steps],
         arm.group_size,
         renderer_for(run.spec),
         fewshot_prefix(run.spec),
     )
-    record = TrainingRecord(arm, AdvantageSeam(arm, dataset), attempt_folder, attempt)
-    log_path = attempt_folder / "cookbook"
+    record = TrainingRecord(
+        arm,
+        AdvantageSeam(arm, dataset),
+        folder,
+        attempt,
+        prove_start=lambda client: prove_start(client, run, arm, folder),
+    )
+    log_path = folder / "cookbook"
     config = training_config(run.spec, arm, dataset, log_path, initial["checkpoint_uri"])
     executed = {**effective_config(run.spec, arm), "steps": steps}
-    write_json_atomic(attempt_folder / "effective_config.json", executed)
+    write_json_atomic(folder / "effective_config.json", executed)
     with recorded_training(record):
         asyncio.run(train.main(config))
     if record.next_step != steps:
@@ -175,10 +198,10 @@ def main(argv: Sequence[str]) -> int:
         run = read_plan(options.run, options.gsm8k_dir)
         folder = arm_folder(options.run, options.arm)
         attempt = next_attempt(folder)
-        attempt_folder = folder / f"attempt-{attempt:02d}"
-        attempt_folder.mkdir(parents=True)
+        started = folder / f"attempt-{attempt:02d}"
+        started.mkdir(parents=True)
         arm = run.spec.arm(options.arm)
-        done = train_arm(run, arm, attempt_folder, attempt, options.steps or arm.steps)
+        done = train_arm(run, arm, started, attempt, options.steps or arm.steps)
         write_json_atomic(folder / "done.json", done)
     except HarnessError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

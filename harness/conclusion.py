@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.arm import attempt_folder, read_done
+from harness.arm_start import read_start, run_provenance
 from harness.completeness import Key, Plan
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
@@ -31,6 +33,11 @@ from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
 
 OBSERVATIONS_NAME = "observations.jsonl"
 DECISION_NAME = "decision.json"
+SECTION_OF_GATE = {
+    "loss_gradient_parity": "correctness_preflight",
+    "pilot_activation": "activation_calibration",
+}
+"""Gates whose note is a section of the result document."""
 
 
 def decide_run(
@@ -69,14 +76,36 @@ def decide_run(
         "secondary": secondary,
     }
     write_json_atomic(run.folder / DECISION_NAME, report)
-    document = (
-        document.with_section("evaluation", evaluation_section(run))
-        .with_section("decision", decision_section)
-        .with_metrics(_numbers(decision))
-    )
+    sections = {
+        "evaluation": evaluation_section(run),
+        "decision": decision_section,
+        **preflight_sections(run, standings),
+    }
+    for name, section in sections.items():
+        document = document.with_section(name, section)
+    document = document.with_metrics(_numbers(decision))
     capped_by = [] if verdict == decision.verdict else _not_passed(standings)
     summary = _summary(run, decision, verdict, capped_by)
     return document.finish("succeeded", verdict, reason, summary)
+
+
+def preflight_sections(
+    run: PlannedRun, standings: Mapping[str, Standing]
+) -> dict[str, dict[str, Any]]:
+    """Return the records of contract §§3–5: what the gates measured and how the arms started."""
+    sections: dict[str, dict[str, Any]] = {}
+    for gate_id, name in SECTION_OF_GATE.items():
+        notes = standings[gate_id].record.get("notes", {}) if gate_id in standings else {}
+        if name in notes:
+            sections[name] = notes[name]
+    starts = {
+        arm.name: read_start(attempt_folder(run.folder, arm.name))
+        for arm in run.spec.arms
+        if read_done(run.folder, arm.name) is not None
+    }
+    if starts:
+        sections["initialization_provenance"] = run_provenance(run, starts)
+    return sections
 
 
 def decision_of(

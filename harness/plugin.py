@@ -194,7 +194,7 @@ class GateReports:
         if gate_id := self.session.gate_tests.get(report.nodeid):
             self.session.add_phase(gate_id, phase_of(report))
             if report.when == "teardown":
-                self.session.finish_gate(gate_id, report.duration)
+                self.session.finish_gate(gate_id)
 
 
 def phase_of(report: pytest.TestReport) -> Phase:
@@ -205,7 +205,8 @@ def phase_of(report: pytest.TestReport) -> Phase:
     else:
         crash = getattr(longrepr, "reprcrash", None)
         reason = (crash.message if crash else str(longrepr or "")).partition("\n")[0]
-    return Phase(str(report.when), report.outcome, hasattr(report, "wasxfail"), reason)
+    expected_failure = hasattr(report, "wasxfail")
+    return Phase(str(report.when), report.outcome, expected_failure, reason, report.duration)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -65,7 +65,7 @@ SHAPES: Mapping[str, Shape] = {
         ("authorization", "x-api-key", "modal-key", "modal-secret", "cf-access-client-secret"),
     ),
     "url_password": Shape(
-        re.compile(r"://[^\s/:@\"']{0,99}:(?P<secret>[^\s/@\"']{1,200})@"), ("://",)
+        re.compile(r"://[^\s/:@\"']{0,99}:(?!\[redacted:)(?P<secret>[^\s/@\"']{1,200})@"), ("://",)
     ),
 }
 """Every kind by the name that stands in the placeholder."""
@@ -73,7 +73,9 @@ SHAPES: Mapping[str, Shape] = {
 SIGNED_QUERY = "signed_query"
 """Placeholder of a whole query string that carries a signature or a credential."""
 _QUERY = re.compile(r"(?:[?&]|%3[Ff])(?P<secret>(?:[^\s\"'<>\\]|\\u0026){3,})")
-_PARAMETER = re.compile(r"(?:^|[?&;]|%26|%3[Ff]|\\u0026)([A-Za-z0-9_.-]{2,60})(?:=|%3[Dd])")
+_PARAMETER = re.compile(
+    r"(?:^|[?&;]|%26|%3[Ff]|\\u0026)([A-Za-z0-9_.-]{2,60})(?:=|%3[Dd])(?!\[redacted:)"
+)
 _SIGNING_PREFIXES = ("x-amz-", "x-goog-", "x-ms-")
 _SIGNING = frozenset(
     (

@@ -177,7 +177,7 @@ class HarnessSession:
         run = self.gate_runs.setdefault(gate_id, GateRun(GateRecorder(gate_id, entry.clause)))
         run.phases.append(phase)
 
-    def finish_gate(self, gate_id: str, duration_s: float) -> tuple[Outcome, str]:
+    def finish_gate(self, gate_id: str) -> tuple[Outcome, str]:
         """Judge a gate from its phases and measurements and write the record."""
         run = self.gate_runs[gate_id]
         outcome, reason = judge_phases(run.phases, measures_ok(run.recorder.measures))
@@ -192,7 +192,7 @@ class HarnessSession:
                     "reason": reason,
                     "measures": run.recorder.measures,
                     "notes": run.recorder.notes,
-                    "duration_s": duration_s,
+                    "duration_s": sum(phase.duration_s for phase in run.phases),
                 },
             )
         return outcome, reason

@@ -12,9 +12,10 @@ Shape suffix: ``_D`` datums.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from harness.spec_model import Arm
 from harness.step_record import rollout_rows, sampler_trainer_gap, step_row
 from harness.store import append_jsonl
 
+ProveStart = Callable[[tinker.TrainingClient], None]
+
 
 class TrainingRecord:
     """Writes ``steps.jsonl`` and ``rollouts.jsonl`` of one attempt, a step at a time.
@@ -39,16 +42,24 @@ class TrainingRecord:
         folder: the attempt's folder.
         attempt: number of the attempt, from 1.
         first_step: step the attempt starts from.
+        prove_start: called once with the arm's training client before its first update.
     """
 
     def __init__(
-        self, arm: Arm, seam: AdvantageSeam, folder: Path, attempt: int, first_step: int = 0
+        self,
+        arm: Arm,
+        seam: AdvantageSeam,
+        folder: Path,
+        attempt: int,
+        first_step: int = 0,
+        prove_start: ProveStart | None = None,
     ) -> None:
         self.arm = arm
         self.seam = seam
         self.folder = folder
         self.attempt = attempt
         self.next_step = first_step
+        self.prove_start = prove_start
         self.sampler_version = first_step - 1
         self.sampling_session = ""
         self.loss_sums: list[float] = []
@@ -146,6 +157,10 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
             record.seam.displaying = False
 
     async def train_step(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        prove_start, record.prove_start = record.prove_start, None
+        if prove_start is not None:
+            # In a thread, because the SDK's blocking calls may not run inside its caller's loop.
+            await asyncio.to_thread(prove_start, kwargs["training_client"])
         started_s = time.monotonic()
         logprobs_D = await stock["train_step"](*args, **kwargs)
         data_D = kwargs["data_D"] if "data_D" in kwargs else args[0]

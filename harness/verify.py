@@ -22,7 +22,12 @@ from harness.plan import PlannedRun, effective_config, read_plan
 from harness.result import ResultDocument, read_result
 from harness.store import read_jsonl
 from harness.verify_gates import gate_checks
-from harness.verify_judgement import decision_check, metrics_check, observations_check
+from harness.verify_judgement import (
+    decision_check,
+    metrics_check,
+    observations_check,
+    provenance_check,
+)
 from harness.verify_rows import Check, failed, grading_check, items_check, passed, unknown
 from harness.verify_training import training_checks
 
@@ -81,6 +86,7 @@ def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
     yield "items", lambda: items_check(run, predictions)
     yield "observations", lambda: observations_check(run, predictions)
     yield "decision", lambda: decision_check(run, result)
+    yield "provenance", lambda: provenance_check(run, result)
     yield "metrics", lambda: metrics_check(result, predictions)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 from harness.conclusion import DECISION_NAME, OBSERVATIONS_NAME, decision_of, score_numbers
 from harness.digest import parse_json
 from harness.evaluate import BASE_ARM
+from harness.gates.verdict import Outcome
 from harness.observations import ROW_FIELDS
 from harness.plan import PlannedRun
+from harness.restoration_rules import judge_provenance
 from harness.result import ResultDocument
 from harness.result_rules import VERDICT_OF_REASON
 from harness.store import read_jsonl
@@ -77,3 +79,14 @@ def metrics_check(result: ResultDocument, predictions: Rows) -> Check:
     if not count:
         return unknown("metrics", "nothing was scored yet")
     return passed("metrics", f"{count} posted numbers equal the rows'")
+
+
+def provenance_check(run: PlannedRun, result: ResultDocument) -> Check:
+    """Judge the recorded starts of the arms by every rule of contract §3."""
+    findings = judge_provenance(result.initialization_provenance, run.spec)
+    false = [str(found) for found in findings if found.outcome is Outcome.FAIL]
+    if false:
+        return failed("provenance", "; ".join(false[:3]))
+    open_rows = len(findings)
+    text = f"; {open_rows} optimizer fields unverified: no response shows them" if open_rows else ""
+    return passed("provenance", f"one initial adapter and one output in each group{text}")

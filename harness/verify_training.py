@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness import reference
-from harness.arm import arm_folder, read_done
+from harness.arm import attempt_folder, read_done
 from harness.arm_dataset import prompt_ids_sha256
+from harness.arm_start import read_start
 from harness.errors import HarnessError
 from harness.plan import PlannedRun
 from harness.problems import Problem
@@ -29,26 +31,29 @@ def training_checks(run: PlannedRun, arm: Arm) -> list[Check]:
     done = read_done(run.folder, arm.name)
     if done is None:
         return [unknown(f"training {arm.name}", "the arm has not finished")]
-    attempt = arm_folder(run.folder, arm.name) / f"attempt-{done['attempt']:02d}"
+    attempt = attempt_folder(run.folder, arm.name)
     steps = read_jsonl(attempt / "steps.jsonl")
     by_step: dict[int, list[Row]] = defaultdict(list)
     for row in read_jsonl(attempt / "rollouts.jsonl"):
         by_step[row["step"]].append(row)
     return [
-        _start(run, arm, done),
+        _start(run, arm, attempt, done),
         _steps(arm, steps, by_step),
         *_prompts_and_advantages(run, arm, steps, by_step),
     ]
 
 
-def _start(run: PlannedRun, arm: Arm, done: Row) -> Check:
+def _start(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
+    """Hash the initial adapter and the one the arm's client held before its first update."""
     name = f"start {arm.name}"
     initial = run.initial_state()
     if done["initial_checkpoint_uri"] != initial["checkpoint_uri"]:
         return failed(name, "the arm did not start from the run's initial state")
-    found = adapter_digest(run.folder / "initial_adapter")
-    if found != initial["adapter_sha256"]:
-        return failed(name, f"adapter {found}, recorded {initial['adapter_sha256']}")
+    planned = adapter_digest(run.folder / "initial_adapter")
+    found = adapter_digest(attempt / "start_adapter")
+    recorded = read_start(attempt)["adapter_sha256"]
+    if not planned == found == recorded == initial["adapter_sha256"]:
+        return failed(name, f"adapter {found} (recorded {recorded}), the run's is {planned}")
     return passed(name, f"from the run's initial adapter {found[:12]}")
 
 

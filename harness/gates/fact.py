@@ -12,6 +12,9 @@ from typing import Any
 
 from harness.gates.recorder import GateRecorder, Scalar, within
 
+VACUOUS = "too little was compared for the gate to mean anything"
+"""Effect of a fact that only shows that the others had something to compare."""
+
 
 @dataclass(frozen=True)
 class Fact:

@@ -103,10 +103,10 @@ def compared(actual: LossAndGradient, against: LossAndGradient) -> dict[str, dic
 def directional_gap(
     policy: Policy, found: LossAndGradient, *, seed: int, length: float = 1e-5
 ) -> float:
-    """Return how far a gradient is from a central difference of its loss, relatively.
+    """Return how far a gradient's slope is from a central difference of its loss.
 
-    The direction is drawn from ``seed``; with a step of 1e-5 truncation and float64 rounding are
-    both near 1e-10 of the slope.
+    The direction is drawn from N(0, 1) by ``seed``, so slopes are about as large as the gradient is
+    long; the gap is a share of that length, because a single slope may be near 0.
     """
     generator = torch.Generator().manual_seed(seed)
     direction = torch.randn(policy.size(), generator=generator, dtype=torch.float64)
@@ -115,7 +115,7 @@ def directional_gap(
         for step in (length, -length)
     )
     slope = float(found.gradient @ direction)
-    return abs((ahead - behind) / (2 * length) - slope) / abs(slope)
+    return abs((ahead - behind) / (2 * length) - slope) / float(found.gradient.norm())
 
 
 class _Group(EnvGroupBuilder):

@@ -29,7 +29,7 @@ PRECISION = (
 NORMALIZATION = "sum over tokens and datums: no mean, no length, no division by a deviation"
 
 DIFFERENCE_TOLERANCE = 1e-5
-"""A central difference with step 1e-5 is good to about 1e-7 of the slope here."""
+"""A central difference with step 1e-5 is good to about 1e-7 of the gradient's norm here."""
 
 LEAST_GRADIENT = 0.1
 """Every parameter tensor's gradient must reach this, a hundred times the loosest allowed error."""
@@ -103,7 +103,7 @@ def parity_facts(loaded: LoadedSpec, measured: Parity, root: Path) -> Measured:
     facts = [
         *(fact for path in paths for fact in _within_tolerances(path, measured)),
         Fact(
-            "relative gap between gradient and central difference",
+            "gap between slope and central difference over the gradient's norm",
             measured.difference_gap,
             {"at_most": DIFFERENCE_TOLERANCE},
             _WRONG,

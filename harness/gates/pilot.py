@@ -16,6 +16,9 @@ from harness.spec_model import ExperimentSpec
 from harness.store import read_jsonl
 
 PILOT_STEPS = 3
+POOLED = frozenset({"batch_mean_reward_pilot"})
+"""Metrics in which arms differ by chance: the record holds the mean over arms of equal size, and
+the gate judges each arm by itself."""
 Value = float | str
 
 
@@ -47,6 +50,22 @@ class PilotValues:
         if isinstance(value, Mapping):
             return [(str(arm), item) for arm, item in value.items()]
         return [("pilot", value)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return contract §5's record: one number or text a metric.
+
+        A metric in which arms disagree is a text with every arm's value, which no range accepts.
+        """
+        single = {
+            metric: _single(metric, value) if isinstance(value, Mapping) else value
+            for metric, value in self.values.items()
+        }
+        pooled = "; ".join(
+            f"{metric}: {_by_arm(value)}"
+            for metric, value in self.values.items()
+            if metric in POOLED
+        )
+        return {"values": single, "note": f"{self.note}. By arm: {pooled}."}
 
 
 def run_pilot(experiment: Experiment) -> PilotRows:
@@ -93,6 +112,20 @@ def pilot_values(spec: ExperimentSpec, pilot: PilotRows) -> PilotValues:
         }
     note = f"{PILOT_STEPS} steps of each arm, through the same processes as the full run"
     return PilotValues(values, note)
+
+
+def _single(metric: str, by_arm: Mapping[str, Value]) -> Value:
+    distinct = set(by_arm.values())
+    if len(distinct) == 1:
+        return distinct.pop()
+    numbers = [value for value in by_arm.values() if not isinstance(value, str)]
+    if metric in POOLED and len(numbers) == len(by_arm):
+        return statistics.fmean(numbers)
+    return f"arms disagree: {_by_arm(by_arm)}"
+
+
+def _by_arm(by_arm: Mapping[str, Value]) -> str:
+    return ", ".join(f"{arm} {value}" for arm, value in by_arm.items())
 
 
 def _median(rows: Sequence[Mapping[str, Any]], key: str) -> float:

@@ -9,18 +9,20 @@ Legend: ``_P`` prompts, ``_T`` tokens, ``_N`` samples of one prompt.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 import tinker
-from scipy.stats import chi2
 
-from harness.gates.fact import Fact, Measured
+from harness.gates.draw_probabilities import (
+    FALSE_ALARM,
+    next_token_facts,
+    temperature_facts,
+    uncertain_prefixes,
+)
+from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
-
-VACUOUS = "too little was compared for the gate to mean anything"
 
 GREEDY_PROMPTS = 16
 GREEDY_REPEATS = 8
@@ -38,17 +40,6 @@ estimated from the completions' own log-probabilities: above four standard devia
 
 LIKELY_LIMIT = 0.5
 """Above that, honest rollouts would repeat so often that clones could hide among them."""
-
-DRAWS = 128
-PREFIXES = 4
-FALSE_ALARM = 1e-6
-"""Probability that honest sampling fails the next-token test, by the chi-square tail."""
-
-SUM_ROUNDING = 0.02
-"""Slack of probabilities that must agree or sum to 1, for services that compute in bfloat16."""
-
-LEAST_EXPECTED = 5.0
-"""Cells with a smaller expected count are pooled: chi-square is an approximation there."""
 
 
 def measure_greedy(probe: LiveProbe) -> Measured:
@@ -160,23 +151,16 @@ def measure_seeds(probe: LiveProbe) -> Measured:
         )
         for name, group in groups.items()
     ]
-    tail, freedom = _next_token_test(
-        probe, uncertain_prefixes(prompts_P, [row[0] for row in first])
-    )
-    drawn = f"{PREFIXES} places, {DRAWS} draws each"
-    facts += [
-        Fact("degrees of freedom, next-token test", freedom, {"at_least": 8}, VACUOUS, drawn),
-        Fact(
-            "chi-square tail of next tokens against exp(logprobs)",
-            tail,
-            {"above": FALSE_ALARM},
-            "rollouts would not come from the policy whose gradient is taken",
-            drawn,
-        ),
+    drawn = [groups["samples of one seeded request"], groups["unseeded requests for one prompt"]]
+    places = [
+        (prompt_T, one)
+        for group in drawn
+        for prompt_T, row in zip(prompts_P, group, strict=True)
+        for one in row
     ]
-    return Measured(
-        tuple(facts), {"false_alarm_rate": FALSE_ALARM, "pairs_a_group": math.comb(GROUP, 2)}
-    )
+    facts += next_token_facts(probe, uncertain_prefixes(prompts_P, [row[0] for row in first]))
+    facts += temperature_facts(probe, places)
+    return Measured(tuple(facts), {"false_alarm_rate": FALSE_ALARM})
 
 
 def _each_alone(
@@ -199,61 +183,3 @@ def _clone_share(groups: Sequence[Sequence[tinker.SampledSequence]]) -> float:
 def _repeat_probability(sequences: Sequence[tinker.SampledSequence]) -> float:
     """Estimate Σ p(x)² as the mean of p(x) over completions drawn from p."""
     return float(np.mean([math.exp(math.fsum(one.logprobs or [])) for one in sequences]))
-
-
-def uncertain_prefixes(
-    prompts_P: Sequence[Sequence[int]], sequences_P: Sequence[tinker.SampledSequence]
-) -> list[list[int]]:
-    """Return prompt and completion up to each completion's least likely token, least likely first.
-
-    The draws that are tested later are new ones, so choosing places this way biases nothing.
-    """
-    found: list[tuple[float, int, list[int]]] = []
-    for i, (prompt_T, one) in enumerate(zip(prompts_P, sequences_P, strict=True)):
-        logprobs = list(one.logprobs or [0.0])
-        place = int(np.argmin(logprobs))
-        found.append((logprobs[place], i, [*prompt_T, *list(one.tokens)[:place]]))
-    return [prefix_T for _, _, prefix_T in sorted(found)[:PREFIXES]]
-
-
-def _next_token_test(probe: LiveProbe, prefixes_P: Sequence[Sequence[int]]) -> tuple[float, int]:
-    """Return the tail probability and degrees of freedom over all prefixes, at temperature 1."""
-    params = [probe.params(temperature=1.0, seed=9000 + i, max_tokens=1) for i in range(PREFIXES)]
-    rows = sample_each(probe.sampler, prefixes_P, params, DRAWS)
-    found = [
-        pearson([(one.tokens[0], (one.logprobs or [math.nan])[0]) for one in row]) for row in rows
-    ]
-    freedom = sum(part for _, part in found)
-    statistic = math.fsum(value for value, _ in found)
-    return float(chi2.sf(statistic, max(1, freedom))), freedom
-
-
-def pearson(drawn_N: Sequence[tuple[int, float]]) -> tuple[float, int]:
-    """Return Pearson's statistic of counts against their own probabilities, and its freedom.
-
-    Args:
-        drawn_N: (token, log-probability that came with it) of N independent draws.
-
-    Returns:
-        (statistic, cells - 1). Tokens expected less than LEAST_EXPECTED times, those that never
-        appeared included, are one cell. The statistic is infinite where the probabilities cannot
-        be: not finite, different for one token, or above 1 in sum.
-    """
-    counts = Counter(token for token, _ in drawn_N)
-    seen: dict[int, list[float]] = {}
-    for token, logprob in drawn_N:
-        seen.setdefault(token, []).append(math.exp(logprob))
-    probability = {token: values[0] for token, values in seen.items()}
-    spread = max(max(values) - min(values) for values in seen.values())
-    total, mass = len(drawn_N), math.fsum(probability.values())
-    if not (mass <= 1.0 + SUM_ROUNDING and spread <= SUM_ROUNDING):
-        return math.inf, len(probability)
-    large = [token for token, p in probability.items() if total * p >= LEAST_EXPECTED]
-    cells = [(counts[token], total * probability[token]) for token in large]
-    rest = total * max(0.0, 1.0 - math.fsum(probability[token] for token in large))
-    others = total - sum(counts[token] for token in large)
-    if rest >= 1.0:
-        cells.append((others, rest))
-    elif others > LEAST_EXPECTED:
-        return math.inf, len(cells)
-    return math.fsum((n - expected) ** 2 / expected for n, expected in cells), len(cells) - 1

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import tinker
 
-from harness.gates.fact import Fact, Measured
+from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
-from harness.gates.sampling_facts import VACUOUS
 
 PROMPTS = 16
 

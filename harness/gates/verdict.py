@@ -27,13 +27,15 @@ class Phase:
         when: ``setup``, ``call`` or ``teardown``.
         outcome: pytest's word: ``passed``, ``failed``, ``skipped`` or a plugin's own.
         expected_failure: the test was marked xfail (or a subtest was).
-        reason: the skip reason or the last line of the failure, for the record.
+        reason: the skip reason or the first line of the failure, for the record.
+        duration_s: how long the phase took.
     """
 
     when: str
     outcome: str
     expected_failure: bool = False
     reason: str = ""
+    duration_s: float = 0.0
 
 
 def combine(outcomes: Iterable[Outcome]) -> Outcome:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tinker
 
-from harness.gates.fact import Fact
+from harness.gates.fact import VACUOUS, Fact
 from harness.gates.initial_identity import measure_initial_identity
 from harness.gates.live_probe import LiveProbe
 from harness.gates.model_facts import measure_model
@@ -115,6 +115,11 @@ def problems(spec: ExperimentSpec) -> tuple[Problem, ...]:
     return load_problems(spec, "test", None).problems[:ITEMS]
 
 
+def decisive(fact: Fact) -> bool:
+    """Whether a fact is about the service, not about how much was compared."""
+    return fact.effect != VACUOUS and not fact.name.startswith("power")
+
+
 @contextmanager
 def subject(
     spec: ExperimentSpec, problems: tuple[Problem, ...], folder: Path, module: str
@@ -153,7 +158,7 @@ def test_a_planted_fault_is_caught(
     monkeypatch.setenv(FAULT_VARIABLE, name)
     with subject(spec, problems, tmp_path, "tests.mutants.service_faults") as faulty:
         facts = MEASURES[fault.gate_id](faulty)
-    caught = [fact for fact in facts if not fact.holds]
+    caught = [fact for fact in facts if not fact.holds and decisive(fact)]
     shown = [f"{fact.name} = {fact.value}" for fact in caught]
     about = {"name": name, "gate": fault.gate_id, "effect": fault.effect, "caught_by": shown}
     request.node.user_properties.append(("mutant", about))

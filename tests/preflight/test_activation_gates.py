@@ -62,7 +62,7 @@ def test_pilot_activation(
     spec = harness_session.loaded.spec
     pilot = run_pilot(experiment)
     values = pilot_values(spec, pilot)
-    gate.note("activation_calibration", {"values": values.values, "note": values.note})
+    gate.note("activation_calibration", values.to_json())
     for check in spec.activation_gate.checks:
         rule = {
             key: bound

@@ -173,6 +173,8 @@ def test_a_reader_that_went_away_is_no_error(tmp_path: Path, copies: int) -> Non
         stdout=writer,
         stderr=subprocess.PIPE,
         check=False,
+        # A buffered stream, as for most people: it is flushed when the interpreter ends.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     os.close(writer)
     assert (done.returncode, done.stderr.decode()) == (0, "")

@@ -108,9 +108,11 @@ def test_the_reference_and_stock_code_agree_on_one_worked_rollout() -> None:
 
 def test_a_wrong_gradient_shows_against_the_central_difference() -> None:
     found = stock_result(case("single"), POLICY)
-    assert directional_gap(POLICY, found, seed=1) < 1e-5
+    right = directional_gap(POLICY, found, seed=1)
     wrong = type(found)(found.loss, found.gradient * 1.01, found.datums)
-    assert directional_gap(POLICY, wrong, seed=1) > 5e-3
+    off = directional_gap(POLICY, wrong, seed=1)
+    assert right < 1e-6, f"gap {right}"
+    assert off > 1000 * right, f"gap {off} of a gradient 1 % too long, {right} of the right one"
 
 
 def test_another_loss_than_the_planned_one_is_refused() -> None:
@@ -142,5 +144,6 @@ def test_measuring_leaves_stock_code_and_torch_as_they_were(tmp_path: Path) -> N
     before = bound_now()
     first, again = measure_parity(SPEC, tmp_path), measure_parity(SPEC, tmp_path)
     assert bound_now() == before
+    assert torch.get_default_dtype() == torch.float32, torch.get_default_dtype()
     assert first == again, "one seed must give one measurement"
     assert measure_parity(SPEC, tmp_path, seed=1).fixed_input != first.fixed_input

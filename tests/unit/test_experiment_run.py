@@ -20,9 +20,23 @@ from harness.plan import read_plan
 from harness.result import read_result
 from harness.service import register_model_tokenizer
 from harness.session import HarnessSession, Options
-from harness.store import write_jsonl_new
+from harness.store import write_json_atomic, write_jsonl_new
 
 CORRECT = {BASE_ARM: 10, GRPO: 20, GS1: 22}
+REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
+START = {
+    "adapter_sha256": "a" * 64,
+    "batch_sha256": "b" * 64,
+    "output_sha256": "c" * 64,
+    "reported": REPORTED,
+}
+INITIAL = {
+    "checkpoint_uri": "tinker://initial/weights/x",
+    "adapter_sha256": "a" * 64,
+    "seed": 0,
+    "lora_rank": 8,
+    "reported": REPORTED,
+}
 
 
 class StubAccess:
@@ -74,6 +88,21 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done = arm_folder(run.folder, arm) / "done.json"
         done.parent.mkdir(parents=True, exist_ok=True)
         done.write_text(json.dumps({"steps": steps, "attempt": 1}))
+        start = {"arm": arm, **START}
+        (done.parent / "attempt-01").mkdir(exist_ok=True)
+        (done.parent / "attempt-01" / "start.json").write_text(json.dumps(start))
+        start = {
+            "arm": arm,
+            "adapter_sha256": "a" * 64,
+            "batch_sha256": "b" * 64,
+            "output_sha256": "c" * 64,
+            "reported": {},
+        }
+        attempt = done.parent / "attempt-01"
+        attempt.mkdir()
+        write_json_atomic(attempt / "start.json", start)
+        initial = {"adapter_sha256": "a" * 64, "reported": {"model_name": run.spec.base_model}}
+        write_json_atomic(run.folder / "initial.json", initial)
 
     def evaluate(run: Any, arm: str, rest: list[str]) -> None:
         del rest
@@ -92,8 +121,13 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write_jsonl_new(predictions_path(run.folder, arm), rows)
 
     monkeypatch.setattr(harness.experiment, "run_stage", run_stage)
-    monkeypatch.setattr(Experiment, "ensure_initial_state", lambda _: {})
+    monkeypatch.setattr(Experiment, "ensure_initial_state", ensure_initial_state)
     return ran
+
+
+def ensure_initial_state(experiment: Experiment) -> dict[str, Any]:
+    (experiment.run.folder / "initial.json").write_text(json.dumps(INITIAL))
+    return INITIAL
 
 
 def experiment_of(root: Path, *, fresh: bool = False) -> tuple[Experiment, list[str]]:

@@ -87,6 +87,32 @@ def test_a_metric_that_was_not_measured_is_inside_no_range(spec: ExperimentSpec)
     assert not within("missing", {"one_of": [MODEL]})
 
 
+def test_the_record_holds_one_number_or_text_a_metric(spec: ExperimentSpec) -> None:
+    """Contract §5: ``{values: {metric: number or string}, note}``."""
+    record = pilot_values(spec, PilotRows(rows(), MODEL)).to_json()
+    assert set(record) == {"values", "note"}
+    assert record["values"] == pytest.approx(
+        {
+            "rollouts_per_step_both_arms": 4,
+            "batch_mean_reward_pilot": 0.25,
+            "executed_base_model": MODEL,
+            "gs1_executed_group_size": 1.0,
+            "gs1_effective_contributors_median": 3.0,
+            "gs1_mean_abs_baseline_minus_uniform_loo": 0.03,
+        }
+    )
+    assert f"{GRPO} 0.3" in record["note"], "the mean over arms does not hide either arm"
+    assert f"{GS1} 0.2" in record["note"]
+
+
+def test_arms_that_disagree_are_recorded_with_both_values(spec: ExperimentSpec) -> None:
+    steps = rows()
+    for row in steps[GS1]:
+        row |= {"rollouts": 8, "groups": 8}
+    values = pilot_values(spec, PilotRows(steps, MODEL)).to_json()["values"]
+    assert values["rollouts_per_step_both_arms"] == f"arms disagree: {GRPO} 4, {GS1} 8"
+
+
 def test_a_spec_without_gs1_measures_nothing_about_it(spec: ExperimentSpec) -> None:
     only = spec.model_copy(update={"arms": (spec.arm(GRPO),)})
     found = pilot_values(only, PilotRows({GRPO: rows()[GRPO]}, MODEL)).values

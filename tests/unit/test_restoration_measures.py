@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 
 from harness.errors import GateError
+from harness.gates.draw_probabilities import (
+    PREFIXES,
+    pearson,
+    temperature_score,
+    uncertain_prefixes,
+)
 from harness.gates.fact import Fact, Measured
 from harness.gates.optimizer_rule import Constants, adamw_steps, wrong_constants
 from harness.gates.recorder import GateRecorder
-from harness.gates.sampling_facts import PREFIXES, pearson, uncertain_prefixes
 from harness.gates.stop_facts import stop_defect
 
 STOP = 9
@@ -109,6 +114,36 @@ def test_the_test_has_the_false_alarm_rate_it_states_and_sees_a_hot_sampler() ->
     share = float((honest < 0.05).mean())
     assert 0.01 < share < 0.11, f"{share} of honest tails below 0.05, expected about 0.05"
     assert float(faulty.max()) < 1e-6, f"a sampler at temperature 1.5 passed: {faulty.max()}"
+
+
+def test_the_temperature_score_sees_small_deviations_and_is_calibrated() -> None:
+    random = np.random.default_rng(5)
+    logits = random.normal(size=(1500, 6)) * 2
+
+    def z(temperature: float) -> float:
+        cells = []
+        for row in logits:
+            logp = row - np.log(np.exp(row).sum())
+            hot = np.exp(row / temperature)
+            token = int(random.choice(6, p=hot / hot.sum()))
+            order = np.argsort(-logp)[:4]
+            cells.append(({int(k): float(logp[k]) for k in order}, token))
+        score, information = temperature_score(cells)
+        return score / math.sqrt(information)
+
+    honest = np.asarray([z(1.0) for _ in range(60)])
+    assert abs(honest.mean()) < 0.5, f"mean z {honest.mean()} of honest draws, expected 0"
+    assert 0.7 < honest.std() < 1.3, f"standard deviation {honest.std()}, expected 1"
+    assert z(1.3) < -4.4, "too hot a sampler passed"
+    assert z(0.75) > 4.4, "too cold a sampler passed"
+
+
+def test_the_temperature_score_by_hand() -> None:
+    # p = 3/4, 1/4: E[log p] = -0.5623351, and log p(x) is -0.2876821 or -1.3862944.
+    cells = [({1: math.log(0.75), 2: math.log(0.25)}, 1), ({1: math.log(0.75)}, 2)]
+    score, information = temperature_score(cells)
+    assert score == pytest.approx(-0.2876821 - 1.3862944 + 2 * 0.5623351, abs=1e-6)
+    assert information == pytest.approx(2 * 0.75 * 0.25 * math.log(3) ** 2, rel=1e-6)
 
 
 def test_uncertain_prefixes_end_before_the_least_likely_token() -> None:

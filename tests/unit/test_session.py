@@ -41,7 +41,7 @@ def run_gate(session: HarnessSession, gate_id: str, value: float = 1.0) -> Outco
         recorder.check("q", value, effect="e", at_most=2.0)
     for phase in PHASES:
         session.add_phase(gate_id, phase)
-    return session.finish_gate(gate_id, 0.5)[0]
+    return session.finish_gate(gate_id)[0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from harness.stage import LineFollower, StepProgress, run_stage
 
 TALKS = "import sys\nprint('first words')\nprint('last words', sys.argv[1:])\n"
 FAILS = "import sys\nfor i in range(40): print('line', i)\nsys.exit('it broke: no weights')\n"
-WAITS = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(600)\n"
+WAITS = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(15)\n"
 DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS
 SHOWS = "import os\nprint(os.environ['TINKER_BASE_URL'], os.environ['OMP_NUM_THREADS'])\n"
 
@@ -79,9 +80,13 @@ def test_progress_is_looked_at_once_more_after_the_end(stage_module: Any, tmp_pa
     assert seen[-1] is True
 
 
-@pytest.mark.parametrize("code", [WAITS, DEAF], ids=["asked", "deaf to the request"])
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [(WAITS, signal.SIGTERM), (DEAF, signal.SIGKILL)],
+    ids=["asked", "deaf to the request"],
+)
 def test_an_interrupt_ends_the_stage(
-    stage_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+    stage_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, ending: int
 ) -> None:
     started = tmp_path / "started"
     created: list[Any] = []
@@ -101,7 +106,7 @@ def test_an_interrupt_ends_the_stage(
     with pytest.raises(KeyboardInterrupt):
         stage_module(code, str(started), on_poll=interrupt)
     (process,) = created
-    assert process.returncode is not None, "the child outlived the interrupt"
+    assert process.returncode == -ending, "the child outlived the interrupt, or was not asked first"
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
 
