@@ -119,14 +119,16 @@ class StepProgress:
         self.follower = LineFollower(path)
         self.steps = steps
         self.report = report
-        self._started_s = time.monotonic()
+        self._spent_s = 0.0
+        self._seen = 0
 
     def __call__(self) -> None:
         """Report every step that was finished since the last call."""
         for row in self.follower.new_rows():
             done = row["step"] + 1
-            elapsed_s = time.monotonic() - self._started_s
-            left_s = elapsed_s / done * (self.steps - done)
+            self._spent_s += row["step_s"]
+            self._seen += 1
+            left_s = self._spent_s / self._seen * (self.steps - done)
             self.report(
                 f"{row['arm']} step {done}/{self.steps}"
                 f"  reward {row['reward_mean']:.3f}  accuracy {row['accuracy']:.3f}"

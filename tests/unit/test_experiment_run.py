@@ -20,7 +20,7 @@ from harness.plan import read_plan
 from harness.result import read_result
 from harness.service import register_model_tokenizer
 from harness.session import HarnessSession, Options
-from harness.store import write_json_atomic, write_jsonl_new
+from harness.store import write_jsonl_new
 
 CORRECT = {BASE_ARM: 10, GRPO: 20, GS1: 22}
 REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
@@ -91,18 +91,6 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         start = {"arm": arm, **START}
         (done.parent / "attempt-01").mkdir(exist_ok=True)
         (done.parent / "attempt-01" / "start.json").write_text(json.dumps(start))
-        start = {
-            "arm": arm,
-            "adapter_sha256": "a" * 64,
-            "batch_sha256": "b" * 64,
-            "output_sha256": "c" * 64,
-            "reported": {},
-        }
-        attempt = done.parent / "attempt-01"
-        attempt.mkdir()
-        write_json_atomic(attempt / "start.json", start)
-        initial = {"adapter_sha256": "a" * 64, "reported": {"model_name": run.spec.base_model}}
-        write_json_atomic(run.folder / "initial.json", initial)
 
     def evaluate(run: Any, arm: str, rest: list[str]) -> None:
         del rest
