@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from harness.arm import attempt_folder, read_done
@@ -17,9 +16,9 @@ from harness.arm_start import read_start, run_provenance
 from harness.completeness import Key, Plan
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
-from harness.digest import parse_json, sha256_file, sha256_json
+from harness.digest import sha256_file, sha256_json
 from harness.errors import DecisionError
-from harness.evaluate import BASE_ARM, EVALUATOR_NAME, METRIC, predictions_path
+from harness.evaluate import METRIC, predictions_path
 from harness.gates.standing import Standing
 from harness.gates.verdict import Outcome
 from harness.intervals import secondary_intervals
@@ -27,15 +26,18 @@ from harness.observations import ROW_FIELDS, Observation, read_observations
 from harness.plan import PlannedRun
 from harness.result import ResultDocument
 from harness.result_rules import cap_verdict
+from harness.run_scores import evaluation_section, frozen_evaluator, is_whole, scored_rows
 from harness.selection import selection_defects
 from harness.spec_rules import resolve_roles
 from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
+from harness.training_grader import grader_disagreements
 
 OBSERVATIONS_NAME = "observations.jsonl"
 DECISION_NAME = "decision.json"
 SECTION_OF_GATE = {
     "loss_gradient_parity": "correctness_preflight",
     "pilot_activation": "activation_calibration",
+    "feasibility": "feasibility",
 }
 """Gates whose note is a section of the result document."""
 
@@ -69,21 +71,26 @@ def decide_run(
         required=standings,
         outcomes={gate_id: found.outcome.value for gate_id, found in standings.items()},
     )
+    rows = scored_rows(run)
+    evaluation = evaluation_section(run)
+    if decision.criteria and not is_whole(run, evaluation, rows):
+        verdict, reason = "inconclusive", "incomplete_execution"
     report = {
         **decision.report(),
         "capped_verdict": verdict,
         "capped_reason": reason,
         "secondary": secondary,
+        "grader_disagreements": grader_disagreements(rows),
     }
     write_json_atomic(run.folder / DECISION_NAME, report)
     sections = {
-        "evaluation": evaluation_section(run),
+        "evaluation": evaluation,
         "decision": decision_section,
         **preflight_sections(run, standings),
     }
     for name, section in sections.items():
         document = document.with_section(name, section)
-    document = document.with_metrics(_numbers(decision))
+    document = document.with_metrics(decision_numbers(decision))
     capped_by = [] if verdict == decision.verdict else _not_passed(standings)
     summary = _summary(run, decision, verdict, capped_by)
     return document.finish("succeeded", verdict, reason, summary)
@@ -98,14 +105,19 @@ def preflight_sections(
         notes = standings[gate_id].record.get("notes", {}) if gate_id in standings else {}
         if name in notes:
             sections[name] = notes[name]
-    starts = {
+    starts = arm_starts(run)
+    if starts:
+        sections["initialization_provenance"] = run_provenance(run, starts)
+    return sections
+
+
+def arm_starts(run: PlannedRun) -> dict[str, dict[str, Any]]:
+    """Return the ``start.json`` of every arm that has finished."""
+    return {
         arm.name: read_start(attempt_folder(run.folder, arm.name))
         for arm in run.spec.arms
         if read_done(run.folder, arm.name) is not None
     }
-    if starts:
-        sections["initialization_provenance"] = run_provenance(run, starts)
-    return sections
 
 
 def decision_of(
@@ -187,7 +199,7 @@ def freeze_observations(run: PlannedRun) -> dict[str, Any]:
 
 def decision_plan(run: PlannedRun) -> Plan:
     """Return which rows the decision needs, from the frozen evaluator and the spec."""
-    evaluator = _evaluator(run.folder)
+    evaluator = frozen_evaluator(run)
     roles = resolve_roles(run.spec)
     rule = Rule.from_spec(run.loaded.raw["decision_rule"])
     metrics = {criterion.metric for criterion in rule.criteria}
@@ -199,37 +211,8 @@ def decision_plan(run: PlannedRun) -> Plan:
     )
 
 
-def _evaluator(folder: Path) -> dict[str, Any]:
-    return parse_json((folder / EVALUATOR_NAME).read_bytes(), where=EVALUATOR_NAME)
-
-
-def evaluation_section(run: PlannedRun) -> dict[str, Any]:
-    """Return contract §7's record: the evaluator, every score, and what is compared."""
-    evaluator = _evaluator(run.folder)
-    names = [BASE_ARM, *(arm.name for arm in run.spec.arms)]
-    scored = [name for name in names if predictions_path(run.folder, name).exists()]
-    return {
-        "version": 1,
-        "evaluators": {sha256_json(evaluator): evaluator},
-        "scores": [_score(run.folder, name) for name in scored],
-        "comparisons": [{"metric": METRIC, "arms": [arm.name for arm in run.spec.arms]}],
-    }
-
-
-def _score(folder: Path, arm_name: str) -> dict[str, Any]:
-    path = predictions_path(folder, arm_name)
-    rows = read_jsonl(path)
-    return {
-        "arm": arm_name,
-        "metric": METRIC,
-        "value": math.fsum(row["value"] for row in rows) / len(rows),
-        "evaluator_id": rows[0]["evaluator_id"],
-        "seed": rows[0]["seed"],
-        "predictions_ref": path.relative_to(folder).as_posix(),
-    }
-
-
-def _numbers(decision: Decision) -> dict[str, float]:
+def decision_numbers(decision: Decision) -> dict[str, float]:
+    """Return the numbers posted for a decision, by criterion."""
     numbers: dict[str, float] = {}
     for criterion in decision.criteria:
         found = asdict(criterion)

@@ -35,6 +35,7 @@ from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
 from harness.step_record import token_sha256
 from harness.store import write_json_atomic, write_jsonl_new
+from harness.training_grader import training_grader_correct
 
 BASE_ARM = "base"
 METRIC = "accuracy"
@@ -115,6 +116,7 @@ def prediction_row(
         "prediction": graded.prediction,
         "reference": problem.gold,
         "value": 1.0 if graded.correct else 0.0,
+        "training_grader_correct": training_grader_correct(text, problem.gold),
         "finished": finished,
         "completion_tokens": len(sequence.tokens),
         "prompt_sha256": token_sha256(prompt_T),

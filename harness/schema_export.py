@@ -7,13 +7,30 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from harness.correctness_record import CorrectnessRecord
+from harness.evaluator import EvaluationRecord, Evaluator, PredictionRow
+from harness.evidence import EvidenceRecord
+from harness.feasibility import FeasibilityRecord
+from harness.generation_report import GenerationReport
+from harness.manifest_entry import Entry, Seal
 from harness.pins import Pins
+from harness.restoration import Provenance
 from harness.result import ResultDocument
 from harness.spec_model import ExperimentSpec
 
 SCHEMA_FOLDER = Path(__file__).parent / "schemas"
 DOCUMENTS: dict[str, type[BaseModel]] = {
+    "correctness_preflight": CorrectnessRecord,
+    "evaluation": EvaluationRecord,
+    "evaluator": Evaluator,
+    "evidence": EvidenceRecord,
+    "feasibility": FeasibilityRecord,
+    "generation_audit": GenerationReport,
+    "initialization_provenance": Provenance,
+    "manifest_entry": Entry,
+    "manifest_seal": Seal,
     "pins": Pins,
+    "prediction": PredictionRow,
     "result": ResultDocument,
     "spec": ExperimentSpec,
 }

@@ -178,6 +178,14 @@ def fixed_batch_logprobs(
         }
         for datum in batch
     ]
+    if len(result.loss_fn_outputs) != len(batch):
+        raise ServiceError(
+            "the service did not answer every datum of the fixed batch",
+            expected=f"{len(batch)} outputs",
+            found=f"{len(result.loss_fn_outputs)} outputs",
+            where="forward",
+            fix="the service breaks the protocol: report it to its operator",
+        )
     outputs = hashlib.sha256()
     for output in result.loss_fn_outputs:
         outputs.update(output["logprobs"].to_torch().numpy().tobytes())

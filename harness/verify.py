@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.digest import parse_json, sha256_json
 from harness.errors import HarnessError
 from harness.evaluation_record import judge_evaluation
 from harness.gates.verdict import Outcome, combine
-from harness.manifest import check_manifest
+from harness.manifest import MANIFEST_NAME, Finding, check_manifest
 from harness.plan import PlannedRun, effective_config, read_plan
 from harness.result import ResultDocument, read_result
+from harness.run_scores import evaluator_id_of
 from harness.store import read_jsonl
 from harness.verify_gates import gate_checks
 from harness.verify_judgement import (
@@ -29,9 +29,21 @@ from harness.verify_judgement import (
     provenance_check,
 )
 from harness.verify_rows import Check, failed, grading_check, items_check, passed, unknown
-from harness.verify_training import training_checks
+from harness.verify_training import checkpoints_check, training_checks
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
+RESULT_NAME = "result.json"
+MALFORMED = (
+    HarnessError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+)
+"""What a document of a wrong form raises when it is read as one of the right form."""
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -60,20 +72,23 @@ def verify_run(folder: Path, gsm8k_dir: Path | None = None) -> list[Check]:
     checks = [_guarded("manifest", lambda: _manifest(folder))]
     try:
         evidence = _read(folder, gsm8k_dir)
-    except (HarnessError, OSError, KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         return [*checks, failed("readable", f"{type(error).__name__}: {error}")]
     checks.extend(_guarded(name, check) for name, check in _checks(evidence))
     for arm in evidence.run.spec.arms:
         checks.extend(_guarded_all(f"training {arm.name}", training_checks, evidence.run, arm))
-    checks.extend(_guarded_all("gates", gate_checks, evidence.run))
+    checks.extend(_guarded_all("gates", gate_checks, evidence.run, evidence.result))
     return checks
 
 
 def _read(folder: Path, gsm8k_dir: Path | None) -> Evidence:
-    predictions = {
-        path.stem: read_jsonl(path) for path in sorted((folder / "predictions").glob("*.jsonl"))
-    }
-    return Evidence(read_plan(folder, gsm8k_dir), read_result(folder / "result.json"), predictions)
+    """Read plan, result and rows; a row says itself whose it is, whatever file it is in."""
+    predictions: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((folder / "predictions").glob("*.jsonl")):
+        for row in read_jsonl(path):
+            predictions.setdefault(row["arm"], []).append(row)
+    rows = {arm: tuple(found) for arm, found in predictions.items()}
+    return Evidence(read_plan(folder, gsm8k_dir), read_result(folder / RESULT_NAME), rows)
 
 
 def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
@@ -84,8 +99,9 @@ def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
     yield "scores", lambda: _scores(evidence)
     yield "grading", lambda: grading_check(predictions)
     yield "items", lambda: items_check(run, predictions)
+    yield "checkpoints", lambda: checkpoints_check(run, predictions)
     yield "observations", lambda: observations_check(run, predictions)
-    yield "decision", lambda: decision_check(run, result)
+    yield "decision", lambda: decision_check(run, result, predictions)
     yield "provenance", lambda: provenance_check(run, result)
     yield "metrics", lambda: metrics_check(result, predictions)
 
@@ -94,22 +110,41 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
     """Turn what a malformed document raises into a failed check that names it."""
     try:
         return check()
-    except (HarnessError, OSError, KeyError, TypeError, ValueError, IndexError) as error:
+    except MALFORMED as error:
         return failed(name, f"{type(error).__name__}: {error}")
 
 
 def _guarded_all(name: str, checks: Callable[..., list[Check]], *arguments: Any) -> list[Check]:
     try:
         return checks(*arguments)
-    except (HarnessError, OSError, KeyError, TypeError, ValueError, IndexError) as error:
+    except MALFORMED as error:
         return [failed(name, f"{type(error).__name__}: {error}")]
 
 
 def _manifest(folder: Path) -> Check:
-    findings = check_manifest(folder)
+    running = _is_running(folder)
+    if running and not (folder / MANIFEST_NAME).exists():
+        return unknown("manifest", "nothing of this unfinished run is entered yet")
+    findings = check_manifest(folder, ignored={RESULT_NAME} if running else ())
+    if running and all(finding.kind in ("unsealed", "added") for finding in findings):
+        return unknown("manifest", f"the run has not ended: {_listed(findings)}")
     if findings:
-        return failed("manifest", "; ".join(str(finding) for finding in findings[:5]))
+        return failed("manifest", _listed(findings))
     return passed("manifest", "every file is as it was entered, and none was added")
+
+
+def _is_running(folder: Path) -> bool:
+    try:
+        return read_result(folder / RESULT_NAME).status == "running"
+    except MALFORMED:
+        # The manifest says which file was damaged; the result's own check says how.
+        return False
+
+
+def _listed(findings: Sequence[Finding]) -> str:
+    shown = "; ".join(str(finding) for finding in findings[:_EXAMPLES])
+    more = len(findings) - _EXAMPLES
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _plan(run: PlannedRun) -> Check:
@@ -130,9 +165,9 @@ def _result(result: ResultDocument) -> Check:
 
 
 def _evaluator(evidence: Evidence) -> Check:
-    folder = evidence.run.folder
-    frozen = parse_json((folder / "evaluator.json").read_bytes(), where="evaluator.json")
-    evaluator_id = sha256_json(frozen)
+    if not evidence.predictions:
+        return unknown("evaluator", "nothing was scored yet")
+    evaluator_id = evaluator_id_of(evidence.run)
     foreign = {
         str(row["evaluator_id"])
         for rows in evidence.predictions.values()
@@ -149,7 +184,12 @@ def _scores(evidence: Evidence) -> Check:
     if record is None:
         return unknown("scores", "the result has no evaluation yet")
     rows = [row for found in evidence.predictions.values() for row in found]
-    judged = judge_evaluation(record, rows, seeds=evidence.run.spec.decision_rule.seeds)
+    judged = judge_evaluation(
+        record,
+        rows,
+        seeds=evidence.run.spec.decision_rule.seeds,
+        current=evaluator_id_of(evidence.run),
+    )
     if judged.outcome is Outcome.FAIL:
         return failed("scores", "; ".join(judged.contradictions[:3]))
     if judged.outcome is Outcome.UNKNOWN:

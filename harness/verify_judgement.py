@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.conclusion import DECISION_NAME, OBSERVATIONS_NAME, decision_of, score_numbers
+from harness.arm_start import run_provenance
+from harness.conclusion import (
+    DECISION_NAME,
+    OBSERVATIONS_NAME,
+    arm_starts,
+    decision_numbers,
+    decision_of,
+    score_numbers,
+)
 from harness.digest import parse_json
 from harness.evaluate import BASE_ARM
 from harness.gates.verdict import Outcome
@@ -15,7 +24,10 @@ from harness.restoration_rules import judge_provenance
 from harness.result import ResultDocument
 from harness.result_rules import VERDICT_OF_REASON
 from harness.store import read_jsonl
+from harness.training_grader import grader_disagreements
 from harness.verify_rows import Check, Rows, failed, passed, unknown
+
+FLOAT_TOLERANCE = 1e-12
 
 
 def observations_check(run: PlannedRun, predictions: Rows) -> Check:
@@ -34,18 +46,26 @@ def observations_check(run: PlannedRun, predictions: Rows) -> Check:
     return passed("observations", f"{len(found)} rows are the arms' predictions")
 
 
-def decision_check(run: PlannedRun, result: ResultDocument) -> Check:
+def decision_check(run: PlannedRun, result: ResultDocument, predictions: Rows) -> Check:
     """Draw the decision again and compare report, numbers and verdict."""
     if result.decision is None:
         return unknown("decision", "the result has no decision yet")
     report = parse_json((run.folder / DECISION_NAME).read_bytes(), where=DECISION_NAME)
     decision, secondary = decision_of(run, result.decision)
-    again = {**decision.report(), "secondary": secondary}
+    again = {
+        **decision.report(),
+        "secondary": secondary,
+        "grader_disagreements": grader_disagreements(predictions),
+    }
     for key, value in again.items():
-        if report.get(key) != _plain(value):
+        if not _agree(report.get(key), value):
             return failed(
                 "decision", f"{key}: recorded {report.get(key)!r}, the rows give {value!r}"
             )
+    posted = result.metrics.model_dump()
+    for key, number in decision_numbers(decision).items():
+        if posted.get(key) != number:
+            return failed("decision", f"metrics {key}: posted {posted.get(key)}, rows {number}")
     capped = (report["capped_verdict"], report["capped_reason"])
     if (result.verdict, result.outcome_reason) != capped:
         return failed("decision", f"the result says {result.verdict}, the decision {capped[0]}")
@@ -57,13 +77,17 @@ def decision_check(run: PlannedRun, result: ResultDocument) -> Check:
     return passed("decision", f"{capped[0]} ({capped[1]}) again: {shown}")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON would give it back: tuples are arrays."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+def _agree(recorded: Any, again: Any) -> bool:
+    """Compare JSON with what was computed; floats up to another machine's libm (1e-12)."""
+    if isinstance(again, Mapping):
+        same_keys = isinstance(recorded, Mapping) and recorded.keys() == again.keys()
+        return same_keys and all(_agree(recorded[key], again[key]) for key in again)
+    if isinstance(again, list | tuple):
+        same_length = isinstance(recorded, list) and len(recorded) == len(again)
+        return same_length and all(map(_agree, recorded, again))
+    if isinstance(again, float) and isinstance(recorded, int | float):
+        return math.isclose(recorded, again, rel_tol=FLOAT_TOLERANCE, abs_tol=FLOAT_TOLERANCE)
+    return recorded == again
 
 
 def metrics_check(result: ResultDocument, predictions: Rows) -> Check:
@@ -76,6 +100,9 @@ def metrics_check(result: ResultDocument, predictions: Rows) -> Check:
             count += 1
             if numbers.get(name) != value:
                 return failed("metrics", f"{arm} {name}: posted {numbers.get(name)}, rows {value}")
+    scored = sorted(arm for arm in predictions if arm != BASE_ARM)
+    if sorted(result.completed_arms) != scored:
+        return failed("metrics", f"completed {sorted(result.completed_arms)}, rows of {scored}")
     if not count:
         return unknown("metrics", "nothing was scored yet")
     return passed("metrics", f"{count} posted numbers equal the rows'")
@@ -83,6 +110,11 @@ def metrics_check(result: ResultDocument, predictions: Rows) -> Check:
 
 def provenance_check(run: PlannedRun, result: ResultDocument) -> Check:
     """Judge the recorded starts of the arms by every rule of contract §3."""
+    if result.status == "running" and result.initialization_provenance is None:
+        return unknown("provenance", "the run has not ended")
+    starts = arm_starts(run)
+    if starts and result.initialization_provenance != run_provenance(run, starts):
+        return failed("provenance", "the record is not what the arms' start.json files give")
     findings = judge_provenance(result.initialization_provenance, run.spec)
     false = [str(found) for found in findings if found.outcome is Outcome.FAIL]
     if false:

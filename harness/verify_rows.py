@@ -9,8 +9,11 @@ from typing import Any
 from harness.answers import grade
 from harness.digest import sha256_bytes
 from harness.errors import HarnessError
+from harness.evaluation_record import BASE_ARM
 from harness.gates.verdict import Outcome
 from harness.plan import PlannedRun
+from harness.training_grader import FIELD as TRAINING_FIELD
+from harness.training_grader import training_grader_correct
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -63,6 +66,9 @@ def _grading_fault(row: Mapping[str, Any]) -> str:
             f"recorded {row['prediction']!r} worth {row['value']},"
             f" the text gives {graded.prediction!r} worth {value}"
         )
+    recorded = row.get(TRAINING_FIELD)
+    if recorded is not None and recorded != training_grader_correct(text, row["reference"]):
+        return f"the training grader's verdict is not {recorded}"
     return ""
 
 
@@ -73,6 +79,9 @@ def items_check(run: PlannedRun, predictions: Rows) -> Check:
     except HarnessError as error:
         return unknown("items", f"the test rows cannot be had here: {error.problem}")
     golds = {problem.item_id: problem.gold for problem in problems}
+    names = {BASE_ARM, *(arm.name for arm in run.spec.arms)}
+    if strangers := sorted(predictions.keys() - names):
+        return failed("items", f"rows of {strangers}, which the spec does not name")
     for arm, rows in predictions.items():
         found = [row["item_id"] for row in rows]
         if sorted(found) != sorted(golds):
@@ -80,4 +89,6 @@ def items_check(run: PlannedRun, predictions: Rows) -> Check:
         wrong = [row["item_id"] for row in rows if row["reference"] != golds[row["item_id"]]]
         if wrong:
             return failed("items", f"{arm} {wrong[0]}: the reference is not the data set's")
+    if missing := sorted(names - predictions.keys()):
+        return unknown("items", f"no rows of {missing}")
     return passed("items", f"{len(golds)} items once for each of {sorted(predictions)}")

@@ -12,17 +12,21 @@ from harness import reference
 from harness.arm import attempt_folder, read_done
 from harness.arm_dataset import prompt_ids_sha256
 from harness.arm_start import read_start
+from harness.digest import parse_json
 from harness.errors import HarnessError
+from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
 from harness.service import adapter_digest
 from harness.spec_model import Arm
 from harness.store import read_jsonl
-from harness.verify_rows import Check, failed, passed, unknown
+from harness.verify_rows import Check, Rows, failed, passed, unknown
 
 ADVANTAGE_TOLERANCE = 1e-12
 STEP_MEANS = {"reward_mean": "reward", "accuracy": "correct", "format": "format"}
 """Means in a line of steps.jsonl, and the rollout field each is the mean of."""
+FORMAT_COEFFICIENT = 0.1
+"""Weight of the format in the cookbook's training reward (design §4)."""
 Row = Mapping[str, Any]
 
 
@@ -37,10 +41,41 @@ def training_checks(run: PlannedRun, arm: Arm) -> list[Check]:
     for row in read_jsonl(attempt / "rollouts.jsonl"):
         by_step[row["step"]].append(row)
     return [
+        _config(run, arm, attempt, done),
         _start(run, arm, attempt, done),
         _steps(arm, steps, by_step),
         *_prompts_and_advantages(run, arm, steps, by_step),
     ]
+
+
+def _config(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
+    """Compare what was executed with what was planned."""
+    name = f"config {arm.name}"
+    path = attempt / "effective_config.json"
+    executed = parse_json(path.read_bytes(), where=path.name)
+    planned = run.plan["arms"][arm.name]["effective_config"]
+    changed = sorted(key for key in {*planned, *executed} if planned.get(key) != executed.get(key))
+    if changed:
+        key = changed[0]
+        return failed(name, f"{key}: executed {executed.get(key)}, planned {planned.get(key)}")
+    if done["steps"] != arm.steps:
+        return failed(name, f"{done['steps']} steps done, planned {arm.steps}")
+    return passed(name, f"executed as planned, {done['steps']} steps")
+
+
+def checkpoints_check(run: PlannedRun, predictions: Rows) -> Check:
+    """Compare the weights that were scored with those that training ended with."""
+    if not predictions:
+        return unknown("checkpoints", "nothing was scored yet")
+    for arm, rows in predictions.items():
+        done = (
+            {"sampler_uri": run.spec.base_model} if arm == BASE_ARM else read_done(run.folder, arm)
+        )
+        expected = None if done is None else done["sampler_uri"]
+        scored = sorted({str(row["checkpoint"]) for row in rows})
+        if scored != [expected]:
+            return failed("checkpoints", f"{arm}: scored {scored[:3]}, trained {expected}")
+    return passed("checkpoints", f"final weights of each of {sorted(predictions)}")
 
 
 def _start(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
@@ -65,17 +100,24 @@ def _steps(arm: Arm, steps: Sequence[Row], by_step: Mapping[int, Sequence[Row]])
         return failed(name, f"steps {numbers[:3]}… are not 0 to {arm.steps - 1}, once each")
     for row in steps:
         rollouts = by_step[row["step"]]
+        if fault := _reward_fault(rollouts):
+            return failed(name, f"step {row['step']} {fault}")
         if len(rollouts) != planned or row["datums"] != planned:
             return failed(name, f"step {row['step']}: {len(rollouts)} rollouts, planned {planned}")
-        for key, source in (
-            ("reward_mean", "reward"),
-            ("accuracy", "correct"),
-            ("format", "format"),
-        ):
+        for key, source in STEP_MEANS.items():
             mean = math.fsum(rollout[source] for rollout in rollouts) / planned
             if not math.isclose(row[key], mean, rel_tol=1e-12, abs_tol=1e-12):
                 return failed(name, f"step {row['step']} {key}: {row[key]}, rollouts give {mean}")
     return passed(name, f"{len(numbers)} steps agree with their {planned} rollouts each")
+
+
+def _reward_fault(rollouts: Sequence[Row]) -> str:
+    """Return the first rollout whose reward is not the cookbook's 0.1·(format − 1) + correct."""
+    for row in rollouts:
+        reward = FORMAT_COEFFICIENT * (row["format"] - 1.0) + row["correct"]
+        if not math.isclose(row["reward"], reward, rel_tol=1e-12, abs_tol=1e-12):
+            return f"{row['item_id']}: reward {row['reward']}, its own grades give {reward}"
+    return ""
 
 
 def _prompts_and_advantages(

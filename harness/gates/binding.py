@@ -24,7 +24,7 @@ ALGORITHM = 1
 
 _TREES = ("harness", "tests/preflight")
 _SINGLE_FILES = ("conftest.py", "pytest.ini", "constraints.txt")
-_PACKAGES = ("pytest", "hypothesis", "numpy", "scikit-learn", "torch", "tinker")
+_PACKAGES = ("pytest", "hypothesis", "numpy", "scikit-learn", "torch", "transformers", "tinker")
 _IGNORED_SUFFIXES = (".pyc",)
 
 

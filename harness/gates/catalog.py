@@ -59,6 +59,10 @@ def _correctness(spec: ExperimentSpec) -> bool:
     return spec.correctness_preflight.required
 
 
+def _feasibility(spec: ExperimentSpec) -> bool:
+    return spec.feasibility_required
+
+
 CATALOG: tuple[GateEntry, ...] = (
     GateEntry(
         "advantage_properties",
@@ -178,6 +182,13 @@ CATALOG: tuple[GateEntry, ...] = (
         "three steps of each arm, as the full run would make them, are inside the spec's ranges",
         live=True,
         required=_activation,
+    ),
+    GateEntry(
+        "feasibility",
+        "contract §6",
+        "the full run, projected from measured times of its own schedule, fits its budget",
+        live=True,
+        required=_feasibility,
     ),
 )
 

@@ -84,7 +84,7 @@ class Parity:
             code with the reference.
         float32_errors: stock code in its usual float32 against itself in float64; a diagnostic.
         fixed_input: ``{sha256, description}`` of what every comparison was given.
-        difference_gap: worst gap between a slope and a central difference, over the gradient's norm.
+        difference_gap: worst gap between slope and central difference over the gradient's norm.
     """
 
     cases: tuple[CaseParity, ...]

@@ -38,6 +38,7 @@ def write_scores(run: PlannedRun, arm: str, values: Sequence[float], **changes: 
     path = predictions_path(run.folder, arm)
     path.parent.mkdir(exist_ok=True)
     about = {"arm": arm, "seed": 0, "metric": "accuracy", "evaluator_id": freeze_evaluator(run)}
+    about |= {"checkpoint": "final", "prediction": "1", "reference": "1"}
     rows = [
         {"item_id": problem.item_id, **about, **changes, "value": value, "text": "kept elsewhere"}
         for problem, value in zip(run.test_problems(), values, strict=False)

@@ -96,6 +96,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         del rest
         register_model_tokenizer(run.spec)
         about = {"arm": arm, "seed": 0, "metric": "accuracy", "evaluator_id": freeze_evaluator(run)}
+        about |= {"checkpoint": "final", "reference": "1"}
         rows = [
             {
                 "item_id": problem.item_id,

@@ -139,7 +139,7 @@ def test_a_complete_line_that_is_no_json_is_an_error(tmp_path: Path) -> None:
         list(LineFollower(path).new_rows())
 
 
-def step(number: int) -> dict[str, Any]:
+def step(number: int, seconds: float) -> dict[str, Any]:
     return {
         "arm": "gs1_small",
         "step": number,
@@ -149,20 +149,20 @@ def step(number: int) -> dict[str, Any]:
         "truncation": 0.125,
         "loss_sum": -12.34,
         "sampler_trainer_gap": {"max_abs": 1.2e-5},
-        "step_s": 1.5,
+        "step_s": seconds,
     }
 
 
 def test_progress_is_one_line_a_step_with_the_time_left(tmp_path: Path) -> None:
-    """Steps of 1.5 s: 4 s are left after the first of 4, rounded, and 3 s after the second."""
+    """After 10 s for the first of 4 steps, 30 s are left; after 2 s for the second, 12 s."""
     golden = Path(__file__).parent / "golden" / "progress.txt"
     said: list[str] = []
     path = tmp_path / "steps.jsonl"
     progress = StepProgress(path, 4, said.append)
     progress()
-    for number in range(2):
+    for number, seconds in enumerate((10.0, 2.0)):
         with path.open("a") as stream:
-            stream.write(json.dumps(step(number)) + "\n")
+            stream.write(json.dumps(step(number, seconds)) + "\n")
         progress()
         progress()
     assert "\n".join(said) + "\n" == golden.read_text()

@@ -1,0 +1,240 @@
+"""A whole finished run on disk, made without a service: every file that ``verify`` reads.
+
+Real code writes every record that pure code can write (plan, gate evidence, advantages, grades,
+decision, manifest); only the model and the service are made up. Shape suffixes: ``_P`` problems,
+``_G`` rollouts of a group.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tinker
+from safetensors.numpy import save_file
+from small_run import BINDING, GRPO, GS1, TEST_ITEMS, plan_run
+
+from harness.advantage_seam import arm_params
+from harness.advantages import RolloutBatch, compute
+from harness.arm import arm_folder
+from harness.arm_dataset import prompt_ids_sha256
+from harness.conclusion import SECTION_OF_GATE, decide_run, score_numbers
+from harness.evaluate import BASE_ARM, freeze_evaluator, prediction_row, predictions_path
+from harness.gates.catalog import required_gate_ids
+from harness.gates.evidence import EvidenceWriter
+from harness.gates.standing import Standing
+from harness.gates.verdict import Outcome
+from harness.manifest import enter_all, seal
+from harness.plan import GATES_FOLDER, PLAN_NAME, PlannedRun, effective_config, read_plan
+from harness.problems import Problem
+from harness.result import ResultDocument, publish
+from harness.service import adapter_digest, register_model_tokenizer
+from harness.spec_model import Arm
+from harness.store import append_jsonl, write_json_atomic, write_jsonl_new
+
+REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
+INITIAL_URI = "tinker://session:train:0/weights/initial"
+ACCURATE = {BASE_ARM: 10, GRPO: 20, GS1: 22}
+"""How many of the forty items each model answers."""
+REWARDS = (1.0, 0.0, -0.1, 0.9)
+"""Reward of a finished answer: 0.1·(format − 1) + correct."""
+NOTES = {
+    gate_id: {section: {"note": f"what {gate_id} measured"}}
+    for gate_id, section in SECTION_OF_GATE.items()
+}
+"""Sections of the result that gates measured."""
+
+
+def complete_run(folder: Path) -> PlannedRun:
+    """Plan, prove, train, score, decide and seal a run in ``folder / "run"``."""
+    planned = plan_run(folder)
+    standings = prove_gates(planned)
+    write_initial_state(planned.folder)
+    for arm in planned.spec.arms:
+        write_training(planned, arm)
+    register_model_tokenizer(planned.spec)
+    document = ResultDocument.start("small: planned, nothing trained yet.")
+    for name in ACCURATE:
+        rows = write_predictions(planned, name)
+        numbers = score_numbers(rows)
+        if name == BASE_ARM:
+            document = document.with_metrics(numbers)
+        else:
+            document = document.with_metrics(numbers, arm=name).arm_completed(name)
+    publish(planned.folder / "result.json", decide_run(planned, document, standings))
+    reseal(planned.folder)
+    return planned
+
+
+def reseal(folder: Path) -> None:
+    """Write the manifest anew over whatever is there now, as a forger would."""
+    (folder / "manifest.jsonl").unlink(missing_ok=True)
+    enter_all(folder)
+    seal(folder)
+
+
+def prove_gates(planned: PlannedRun) -> dict[str, Standing]:
+    """Write a session in which every required gate passed, and name it in the plan."""
+    writer = EvidenceWriter(planned.folder / GATES_FOLDER, "spec", BINDING, {})
+    standings: dict[str, Standing] = {}
+    for gate_id in required_gate_ids(planned.spec):
+        record = {
+            "outcome": "pass",
+            "reason": "every measurement inside what is allowed",
+            "measures": [
+                {"name": "largest error", "value": 0.5, "rule": {"at_most": 1.0}, "where": ""}
+            ],
+            "notes": NOTES.get(gate_id, {}),
+        }
+        writer.gate_started(gate_id)
+        writer.gate_finished(gate_id, record)
+        standings[gate_id] = Standing(gate_id, Outcome.PASS, "proven", (), record, writer.session)
+    writer.closing(BINDING)
+    writer.close()
+    gates = {gate: {"outcome": "pass", "session": writer.session} for gate in standings}
+    write_json_atomic(planned.folder / PLAN_NAME, {**planned.plan, "gates": gates})
+    return standings
+
+
+def write_adapter(folder: Path) -> str:
+    """Write a tiny adapter and return its digest."""
+    folder.mkdir(parents=True)
+    save_file({"lora_A": np.arange(4, dtype=np.float32)}, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"r": 8}')
+    return adapter_digest(folder)
+
+
+def write_initial_state(folder: Path) -> None:
+    """Write the adapter that both arms start from."""
+    initial = {
+        "adapter_sha256": write_adapter(folder / "initial_adapter"),
+        "checkpoint_uri": INITIAL_URI,
+        "lora_rank": 8,
+        "reported": REPORTED,
+        "seed": 0,
+    }
+    write_json_atomic(folder / "initial.json", initial)
+
+
+def write_training(planned: PlannedRun, arm: Arm) -> None:
+    """Write one arm's start, rollouts, steps and end."""
+    attempt = arm_folder(planned.folder, arm.name) / "attempt-01"
+    start = {
+        "arm": arm.name,
+        "adapter_sha256": write_adapter(attempt / "start_adapter"),
+        "batch_sha256": "b" * 64,
+        "output_sha256": "c" * 64,
+        "reported": REPORTED,
+    }
+    write_json_atomic(attempt / "start.json", start)
+    write_json_atomic(attempt / "effective_config.json", effective_config(planned.spec, arm))
+    for step, batch_P in enumerate(planned.train_batches(arm)):
+        rollouts = rollout_rows(arm, step, batch_P)
+        append_jsonl(attempt / "rollouts.jsonl", *rollouts)
+        append_jsonl(attempt / "steps.jsonl", step_row(arm, step, batch_P, rollouts))
+    done = {
+        "arm": arm.name,
+        "attempt": 1,
+        "steps": arm.steps,
+        "initial_checkpoint_uri": INITIAL_URI,
+        "state_uri": f"tinker://{arm.name}/weights/final",
+        "sampler_uri": sampler_uri(arm.name),
+    }
+    write_json_atomic(attempt.parent / "done.json", done)
+
+
+def sampler_uri(arm_name: str) -> str:
+    """Return the address of an arm's final weights."""
+    return f"tinker://{arm_name}/sampler_weights/final"
+
+
+def rollout_rows(arm: Arm, step: int, batch_P: Sequence[Problem]) -> list[dict[str, Any]]:
+    """Return a step's rollouts with the arm's own advantages."""
+    size = arm.group_size
+    count = size * len(batch_P)
+    rewards = [REWARDS[(at + step) % len(REWARDS)] for at in range(count)]
+    groups = [rewards[at : at + size] for at in range(0, count, size)]
+    batch = RolloutBatch.of(groups, [problem.question for problem in batch_P])
+    advantages = np.concatenate(compute(arm.advantage_mode, batch, arm_params(arm)))
+    return [
+        {
+            "arm": arm.name,
+            "step": step,
+            "item_id": batch_P[at // size].item_id,
+            "rollout": at % size,
+            "reward": reward,
+            "correct": float(reward > 0.5),
+            "format": float(reward in (1.0, 0.0)),
+            "advantage": float(advantages[at]),
+            "stop_reason": "stop",
+            "completion_tokens": 5,
+        }
+        for at, reward in enumerate(rewards)
+    ]
+
+
+def step_row(
+    arm: Arm, step: int, batch_P: Sequence[Problem], rollouts: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the step's line."""
+    count = len(rollouts)
+    means = {"reward_mean": "reward", "accuracy": "correct", "format": "format"}
+    return {
+        "arm": arm.name,
+        "step": step,
+        "rollouts": count,
+        "datums": count,
+        "prompt_ids_sha256": prompt_ids_sha256(batch_P),
+        **{name: math.fsum(row[key] for row in rollouts) / count for name, key in means.items()},
+        "step_s": 0.5,
+    }
+
+
+def write_predictions(planned: PlannedRun, name: str) -> list[dict[str, Any]]:
+    """Write and return one graded row an item; the last item is truncated."""
+    evaluator_id = freeze_evaluator(planned)
+    about = {
+        "arm": name,
+        "seed": 0,
+        "checkpoint": planned.spec.base_model if name == BASE_ARM else sampler_uri(name),
+        "metric": "accuracy",
+        "evaluator_id": evaluator_id,
+    }
+    rows = [
+        prediction_row(problem, [1, 2], completion(number), text, about)
+        for number, problem in enumerate(planned.test_problems())
+        for text in [f"so \\boxed{{{problem.gold if number < ACCURATE[name] else 999}}}"]
+    ]
+    path = predictions_path(planned.folder, name)
+    path.parent.mkdir(exist_ok=True)
+    write_jsonl_new(path, rows)
+    return rows
+
+
+def completion(number: int) -> tinker.SampledSequence:
+    """Return a made-up completion of three tokens."""
+    return tinker.SampledSequence(
+        stop_reason="length" if number == TEST_ITEMS - 1 else "stop",
+        sequence_id="s",
+        tokens_np=np.asarray([number, 7, 8], dtype=np.int64),
+        logprobs_np=np.zeros(3, dtype=np.float32),
+    )
+
+
+def read_back(folder: Path) -> PlannedRun:
+    """Return a copy's plan, read against the rows beside it."""
+    return read_plan(folder, folder.parent / "rows")
+
+
+def edit_json(path: Path, *keys: str | int, value: Any) -> None:
+    """Set one value inside a JSON file."""
+    document = json.loads(path.read_text())
+    place = document
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    path.write_text(json.dumps(document))
