@@ -110,6 +110,24 @@ def verify_command(argv: Sequence[str]) -> int:
     return exit_code(checks)
 
 
+def bundle_command(argv: Sequence[str]) -> int:
+    """Write a run's evidence into one new folder: 0 complete, 3 partial or unknown."""
+    from harness.bundle import collect, report_lines, status_of, write_bundle
+    from harness.plan import read_plan
+    from harness.redact import Redactor
+    from harness.session import PACKAGE_ROOT
+
+    parser = _parser("bundle", bundle_command)
+    parser.add_argument("run", type=Path, help="a run's folder")
+    parser.add_argument("out", type=Path, help="a folder that does not exist yet")
+    options = parser.parse_args(argv)
+    run = read_plan(options.run.resolve(), None)
+    bundle = collect(run, PACKAGE_ROOT, Redactor.from_environment(os.environ))
+    write_bundle(bundle, options.out)
+    _print(*report_lines(bundle))
+    return 0 if status_of(bundle) == "complete" else 3
+
+
 def pin_command(argv: Sequence[str]) -> int:
     """Record the present revisions of baseline, reference and implementation beside a spec."""
     from harness.pins import record_pins
@@ -122,6 +140,7 @@ def pin_command(argv: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Command] = {
+    "bundle": bundle_command,
     "spec": spec_command,
     "grade": grade_command,
     "pin": pin_command,

@@ -128,6 +128,9 @@ def _prompts_and_advantages(
     except HarnessError as error:
         why = f"the train rows cannot be had here: {error.problem}"
         return [unknown(f"{what} {arm.name}", why) for what in ("prompts", "advantages")]
+    if len(steps) != len(batches):
+        text = f"{len(steps)} steps, planned {len(batches)}"
+        return [failed(f"prompts {arm.name}", text)]
     worst = 0.0
     for row, batch_P in zip(steps, batches, strict=True):
         if row["prompt_ids_sha256"] != prompt_ids_sha256(batch_P):

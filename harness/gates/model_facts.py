@@ -11,7 +11,7 @@ import tinker
 
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sampler_logprobs, trainer_logprobs
-from harness.gates.restoration import exported_tensors
+from harness.gates.restoration import adapter_vector, exported_tensors
 from harness.service import export_adapter
 
 ROWS = 16
@@ -41,7 +41,7 @@ def measure_model(probe: LiveProbe, announced: Mapping[str, Any] | None) -> Meas
     if announced is not None and spec.embedded is not None:
         found, rule = announced.get("model_sha256"), {"equals": spec.embedded.base_model_sha256}
         facts.append(Fact("sha256 of the model's weights", str(found), rule, wrong))
-    return Measured((*facts, *_same_base(probe, training)))
+    return Measured((*facts, *_seed_facts(probe), *_same_base(probe, training)))
 
 
 def _same_base(probe: LiveProbe, training: tinker.TrainingClient) -> list[Fact]:
@@ -57,6 +57,20 @@ def _same_base(probe: LiveProbe, training: tinker.TrainingClient) -> list[Fact]:
             {"at_most": probe.tolerances.gap_mean},
             "the base model's score would belong to another model than the arms'",
         ),
+    ]
+
+
+def _seed_facts(probe: LiveProbe) -> list[Fact]:
+    """Compare adapters of one seed, twice, and of another."""
+    first, again, other = (
+        adapter_vector(probe, probe.new_trainer(seed=seed), f"seed-{seed}-{i}")
+        for i, seed in enumerate((1, 1, 2))
+    )
+    unseeded = "the recorded initialization seed would not reproduce the adapter"
+    return [
+        Fact("adapter values of one seed", first.size, {"at_least": 1}, VACUOUS),
+        Fact("one seed, one adapter", np.array_equal(first, again), {"equals": True}, unseeded),
+        Fact("two seeds, one adapter", np.array_equal(first, other), {"equals": False}, unseeded),
     ]
 
 

@@ -10,20 +10,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tinker
 from safetensors.numpy import load_file
 
 from harness.gates.fact import VACUOUS, Fact, Measured
-from harness.gates.initial_identity import InitialIdentity
 from harness.gates.live_probe import LiveProbe, update
 from harness.gates.verdict import Outcome
-from harness.restoration import OptimizerCheck, Provenance, optimizer_check
+from harness.restoration import OptimizerCheck, optimizer_check
 from harness.restoration_rules import Finding, judge_row
 from harness.service import export_adapter
-from harness.spec_model import ExperimentSpec
 from harness.spec_preflight import RestorationArm
 
 WARM_UP_STEPS = 4
@@ -205,44 +202,3 @@ def _norm(vector: np.ndarray) -> float:
 def _distance(a: np.ndarray, b: np.ndarray) -> float:
     """Return the L2 distance; adapters of different shapes are infinitely far apart."""
     return _norm(a - b) if a.shape == b.shape else float("inf")
-
-
-def provenance_of(spec: ExperimentSpec, found: InitialIdentity, evidence: str) -> Provenance:
-    """Return contract §3's record for every arm, from what the identity gate measured.
-
-    Args:
-        spec: names each arm's optimizer and what was asked of it.
-        found: one start an arm, taken before any update.
-        evidence: where the measurement is kept.
-    """
-    asked = {arm.name: arm for group in spec.restoration_preflight.groups for arm in group.arms}
-    arms = {
-        start.arm: {
-            "initialization": {
-                "base_checkpoint": found.reported_model,
-                "adapter_sha256": start.adapter_sha256,
-                "source": "local_hash",
-                "evidence_ref": f"{evidence}: starts of {start.arm}",
-                "before_first_update": True,
-            },
-            "restore_count": 0,
-            "optimizer_checks": _creation_rows(asked.get(start.arm), start.reported, evidence),
-            "initial_output": {
-                "available": True,
-                "batch_sha256": start.batch_sha256,
-                "output_sha256": start.output_sha256,
-                "evidence_ref": f"{evidence}: starts of {start.arm}",
-                "before_first_update": True,
-            },
-        }
-        for start in found.starts
-    }
-    return Provenance.model_validate({"version": 1, "arms": arms})
-
-
-def _creation_rows(
-    asked: RestorationArm | None, reported: Mapping[str, Any], evidence: str
-) -> tuple[OptimizerCheck, ...]:
-    if asked is None:
-        return ()
-    return (optimizer_check(asked, reported, after_restore=0, evidence_ref=evidence),)

@@ -140,12 +140,12 @@ def _cases(module: Any, folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]
         if not name.startswith("test_") or hasattr(test, "hypothesis"):
             continue
         wanted = set(inspect.signature(test).parameters)
-        for number, values in enumerate(_parameter_sets(test)):
-            missing = wanted - values.keys()
+        for number, parameters in enumerate(_parameter_sets(test)):
+            values, missing = dict(parameters), wanted - parameters.keys()
             if missing == {"tmp_path"}:
                 path = folder / f"{name}-{number}"
                 path.mkdir()
-                values = values | {"tmp_path": path}
+                values["tmp_path"] = path
             elif missing:
                 break
             yield f"{name}[{number}]", lambda test=test, values=values: test(**values)

@@ -9,11 +9,11 @@ Shape suffixes: ``_P`` groups of a batch, ``_D`` datums.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -67,7 +67,7 @@ class Step:
 class StandIn:
     """Answers a forward-backward pass with the log-probabilities it was sent."""
 
-    metrics = {"loss:sum": 1.5}
+    metrics: Mapping[str, float] = MappingProxyType({"loss:sum": 1.5})
 
     async def forward_backward_async(
         self, data: list[tinker.Datum], loss_fn: str, loss_fn_config: Any = None
@@ -76,7 +76,7 @@ class StandIn:
         rows = [{"logprobs": datum.loss_fn_inputs["logprobs"]} for datum in data]
         return _done(
             tinker.ForwardBackwardOutput(
-                loss_fn_output_type="TensorData", loss_fn_outputs=rows, metrics=self.metrics
+                loss_fn_output_type="TensorData", loss_fn_outputs=rows, metrics=dict(self.metrics)
             )
         )
 

@@ -18,17 +18,16 @@ from harness.gates.initial_identity import measure_initial_identity
 from harness.gates.live_probe import LiveProbe
 from harness.gates.model_facts import measure_model
 from harness.gates.optimizer_rule import measure_optimizer_rule
-from harness.gates.restoration import measure_restoration, provenance_of
+from harness.gates.provenance import identity_facts
+from harness.gates.restoration import measure_restoration
 from harness.gates.sampling_facts import measure_greedy, measure_seeds
 from harness.gates.service_facts import measure_agreement, measure_freshness
 from harness.gates.service_gradient import measure_gradient_parity
 from harness.gates.service_parity import measure_loss_parity, measure_lr_scaling
 from harness.gates.stop_facts import measure_stops
-from harness.gates.verdict import Outcome
 from harness.health import get_json
 from harness.local_service.process import EmbeddedService, start_service
 from harness.problems import Problem, load_problems
-from harness.restoration_rules import judge_provenance
 from harness.service import register_model_tokenizer
 from harness.spec import load_spec
 from harness.spec_model import ExperimentSpec
@@ -59,23 +58,12 @@ class Subject:
         self.problems = problems
 
     def identity(self) -> list[Fact]:
-        """The identity gate's rules: equal starts, and a seed that matters."""
+        """The identity gate."""
         probe, spec = self.probe, self.probe.spec
         found = measure_initial_identity(
             probe.client, spec, self.problems[:4], probe.folder, f"{probe.label}-identity"
         )
-        broken = judge_provenance(provenance_of(spec, found, "mutant"), spec)
-        failed = sum(finding.outcome is Outcome.FAIL for finding in broken)
-        again = measure_initial_identity(
-            probe.client, spec, self.problems[:4], probe.folder, f"{probe.label}-again"
-        )
-        return [
-            Fact("broken rules", failed, {"equals": 0}, ""),
-            Fact(
-                "other seed", found.other_seed_sha256 != found.initial_sha256, {"equals": True}, ""
-            ),
-            Fact("same seed", again.initial_sha256 == found.initial_sha256, {"equals": True}, ""),
-        ]
+        return list(identity_facts(spec, found, "a faulty service").facts)
 
     def model(self) -> list[Fact]:
         """The model gate, with the raw capabilities."""

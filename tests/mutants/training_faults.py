@@ -46,12 +46,24 @@ def weights_restored_rounded() -> None:
     training.adapter_files.restore_adapter = restore
 
 
-@fault("initial_identity", "no two adapters start alike: the pair is not paired")
+@fault("service_model", "a recorded initialization seed does not reproduce its adapter")
 def lora_seed_ignored() -> None:
     honest = training.lora.draw_a
     training.lora.draw_a = lambda _seed, name, shape: honest(
         int.from_bytes(os.urandom(4), "big"), name, shape
     )
+
+
+@fault("initial_identity", "each arm starts from an adapter of its own: the pair is not paired")
+def load_perturbs_weights() -> None:
+    honest = training.load
+
+    def load(host: training.TrainingHost, uri: str, *, with_optimizer: bool) -> Any:
+        state = honest(host, uri, with_optimizer=with_optimizer)
+        state.adapter.flat.add_(1e-6 * torch.randn_like(state.adapter.flat))
+        return state
+
+    training.load = load
 
 
 @fault("initial_identity", "seed 1 is seed 0: a second seed is no second sample")

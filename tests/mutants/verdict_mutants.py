@@ -1,4 +1,4 @@
-"""Defects in grades, evaluations, observations, the decision and the gates' evidence."""
+"""Defects in grades, evaluations, observations and the decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,6 @@ import tinker
 
 from harness import answers, decision, evaluate
 from harness.exact_number import ExactNumber
-from harness.gates import evidence, standing, verdict
 from harness.observations import Observation
 from tests.mutants import client_guards, decision_rows
 from tests.mutants.client_registry import planted
@@ -23,7 +21,6 @@ from tests.unit import scored_rows
 
 REQUESTS, RECORD, ROWS = "evaluation_requests", "evaluation_record", "decision_rows"
 DECISION, ANSWERS = "tests/unit/test_decision.py", "tests/unit/test_answers.py"
-EVIDENCE, VERDICT = "tests/unit/test_gate_evidence.py", "tests/unit/test_gate_verdict.py"
 Rows = list[Observation]
 
 # --- evaluation -------------------------------------------------------------------------------
@@ -32,9 +29,11 @@ Rows = list[Observation]
 @planted(REQUESTS, "accuracy is that of sampling, not of greedy decoding")
 def temperature_1_evaluation(patch: pytest.MonkeyPatch) -> None:
     honest = tinker.SamplingParams
-    patch.setattr(
-        evaluate.tinker, "SamplingParams", lambda **asked: honest(**asked | {"temperature": 1.0})
-    )
+
+    def sampled(**asked: Any) -> tinker.SamplingParams:
+        return honest(**{**asked, "temperature": 1.0})
+
+    patch.setattr(evaluate.tinker, "SamplingParams", sampled)
 
 
 @planted(REQUESTS, "the score belongs to a checkpoint before the last step")
@@ -91,7 +90,10 @@ def posted_score_rounded(patch: pytest.MonkeyPatch) -> None:
 
 @planted(RECORD, "an arm's score is over fewer items than the others'")
 def scored_item_removed(patch: pytest.MonkeyPatch) -> None:
-    change_record(patch, lambda _record, rows: rows.pop() and None)
+    def shorter(_record: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        del rows[-1]
+
+    change_record(patch, shorter)
 
 
 # --- grading ----------------------------------------------------------------------------------
@@ -231,105 +233,3 @@ def arms_swapped_in_decision(patch: pytest.MonkeyPatch) -> None:
 def any_criterion_suffices(patch: pytest.MonkeyPatch) -> None:
     honest = decision.outcome
     patch.setattr(decision, "outcome", lambda results, band: honest(results[:1], band))
-
-
-# --- evidence ---------------------------------------------------------------------------------
-
-
-@planted(EVIDENCE, "an edit during the gates goes unnoticed")
-def closing_digest_ignored(patch: pytest.MonkeyPatch) -> None:
-    honest = standing._records
-
-    def always_closed(*given: Any) -> Any:
-        return (replace(found, closed=True) for found in honest(*given))
-
-    patch.setattr(standing, "_records", always_closed)
-
-
-@planted(EVIDENCE, "arms train on a service that was last examined days ago")
-def expired_live_evidence_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standing, "LIVE_EVIDENCE_LIFETIME", timedelta(days=3650))
-
-
-@planted(EVIDENCE, "a failed gate is turned into a passed one with an editor")
-def hand_edited_evidence_accepted(patch: pytest.MonkeyPatch) -> None:
-    def trusting(chain: Any, raw: bytes, where: str) -> str:
-        event = evidence.parse_json(raw, where=where)
-        chain.previous = event.pop("line_sha256")
-        chain.events.append(event)
-        return ""
-
-    patch.setattr(evidence, "_link", trusting)
-
-
-@planted(EVIDENCE, "a gate that measured nothing lets arms train")
-def gate_without_measures_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standing, "measures_ok", lambda measures: [True, *(True for _ in measures)])
-
-
-@planted(EVIDENCE, "a gate is run again until it passes")
-def flaky_gate_accepted(patch: pytest.MonkeyPatch) -> None:
-    honest = standing._records
-    patch.setattr(standing, "_records", lambda *given: list(honest(*given))[-1:])
-
-
-@planted(EVIDENCE, "evidence of other source code counts for this one")
-def stale_evidence_accepted(patch: pytest.MonkeyPatch) -> None:
-    honest = standing._records
-    patch.setattr(
-        standing,
-        "_records",
-        lambda gate_id, history, key: (
-            replace(found, digest=decision_digest(key)) for found in honest(gate_id, history, key)
-        ),
-    )
-    patch.setattr(standing.Binding, "digest_for", lambda _self, *, live: decision_digest(live))
-
-
-def decision_digest(_: object) -> str:
-    return "one digest for everything"
-
-
-@planted(VERDICT, "a skipped gate counts as passed")
-def skip_counted_as_pass(patch: pytest.MonkeyPatch) -> None:
-    change_phases(patch, "skipped", "passed")
-
-
-@planted(VERDICT, "a gate that failed and was repeated counts as passed")
-def rerun_counted_as_pass(patch: pytest.MonkeyPatch) -> None:
-    honest = verdict._irregularity
-
-    def lenient(phases: Any, flags: list[bool]) -> Any:
-        kept = [phase for phase in phases if phase.outcome != "rerun"]
-        return honest(list({phase.when: phase for phase in kept}.values()), flags)
-
-    patch.setattr(verdict, "_irregularity", lenient)
-
-
-@planted(VERDICT, "a gate test without a single measurement passes")
-def nothing_measured_passes(patch: pytest.MonkeyPatch) -> None:
-    honest = verdict._irregularity
-    patch.setattr(verdict, "_irregularity", lambda phases, flags: honest(phases, flags or [True]))
-
-
-@planted(VERDICT, "an expected failure counts as passed")
-def xfail_counted_as_pass(patch: pytest.MonkeyPatch) -> None:
-    honest = verdict._irregularity
-    patch.setattr(
-        verdict,
-        "_irregularity",
-        lambda phases, flags: honest(
-            [replace(phase, expected_failure=False, outcome="passed") for phase in phases], flags
-        ),
-    )
-
-
-def change_phases(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
-    honest = verdict._irregularity
-    patch.setattr(
-        verdict,
-        "_irregularity",
-        lambda phases, flags: honest(
-            [replace(p, outcome=after) if p.outcome == before else p for p in phases], flags
-        ),
-    )

