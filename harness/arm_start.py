@@ -16,7 +16,7 @@ import tinker
 from harness.digest import parse_json
 from harness.errors import ArmError
 from harness.gates.initial_identity import InitialIdentity, StartOfArm, fixed_batch
-from harness.gates.restoration import provenance_of
+from harness.gates.provenance import provenance_of
 from harness.plan import PlannedRun
 from harness.service import export_adapter, fixed_batch_logprobs, sdk_client
 from harness.spec_model import Arm

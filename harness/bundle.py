@@ -18,6 +18,7 @@ from typing import Any
 from harness.arm import attempt_folder, read_done
 from harness.digest import parse_json, sha256_file
 from harness.errors import DocumentError, StoreError
+from harness.evaluation_record import BASE_ARM
 from harness.evidence import Completeness, EvidenceRecord, completeness
 from harness.evidence_file import Kind
 from harness.gates.binding import Binding, bind, git_state
@@ -59,12 +60,12 @@ class Bundle:
     Attributes:
         record: the evidence.
         status: what the record owes and lacks.
-        refused: why a file that exists could not be taken, a sentence each.
+        gaps: files that every run owes and that are not there, and why a file was refused.
     """
 
     record: EvidenceRecord
     status: Completeness
-    refused: tuple[str, ...]
+    gaps: tuple[str, ...]
 
 
 def collect(run: PlannedRun, root: Path, redactor: Redactor) -> Bundle:
@@ -76,16 +77,28 @@ def collect(run: PlannedRun, root: Path, redactor: Redactor) -> Bundle:
         redactor: applied to every text before it is taken.
     """
     result = read_result(run.folder / "result.json")
-    record, refused = EvidenceRecord.empty(), []
+    record, gaps = EvidenceRecord.empty(), []
     for piece in _pieces(run, result, root):
         try:
             record = record.with_file(piece.name, piece.kind, _redacted(piece, redactor))
         except DocumentError as error:
-            refused.append(f"{piece.name}: {error.found or error.problem}")
+            gaps.append(f"{piece.name}: {error.found or error.problem}")
     record = _with_numbers(record, run, result)
     arms = [arm.name for arm in run.spec.arms]
     status = completeness(record, arms=arms, patched=run.plan["code"].get("dirty"))
-    return Bundle(record, status, tuple(refused))
+    taken = {file.name for file in record.files}
+    gaps += [f"{name}: {why}" for name, why in _owed(run) if name not in taken]
+    return Bundle(record, status, tuple(gaps))
+
+
+def _owed(run: PlannedRun) -> Iterator[tuple[str, str]]:
+    """Yield every file a finished run owes by name, and what its absence means."""
+    for stem in SCRIPTS:
+        yield f"script.{stem}.py", "the text here is not proven to be what ran"
+    for arm in run.spec.arms:
+        yield f"effective_config.{arm.name}.json", "the arm has not finished"
+    for name in (BASE_ARM, *(arm.name for arm in run.spec.arms)):
+        yield f"predictions.{name}.jsonl", "not scored, or not taken"
 
 
 def write_bundle(bundle: Bundle, folder: Path) -> None:
@@ -114,15 +127,15 @@ def report_lines(bundle: Bundle) -> list[str]:
     lines = [f"{file.kind:16} {file.name}  {file.sha256}" for file in bundle.record.files]
     lines += [f"missing          {what}" for what in bundle.status.missing]
     lines += [f"unchecked        {name}" for name in bundle.status.unchecked]
-    lines += [f"refused          {why}" for why in bundle.refused]
+    lines += [f"gap              {why}" for why in bundle.gaps]
     count = len(bundle.record.files)
     return [*lines, f"evidence: {status_of(bundle)}, {count} files"]
 
 
 def status_of(bundle: Bundle) -> str:
-    """Return complete, partial or unknown; a refused file keeps evidence from being complete."""
+    """Return complete, partial or unknown; a gap keeps evidence from being complete."""
     complete = bundle.status.status == "complete"
-    return "partial" if complete and bundle.refused else bundle.status.status
+    return "partial" if complete and bundle.gaps else bundle.status.status
 
 
 def _pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piece]:
@@ -181,7 +194,10 @@ def _code(run: PlannedRun, executed: Binding | None, root: Path) -> Iterator[Pie
 
 def _is_what_ran(run: PlannedRun, executed: Binding, root: Path) -> bool:
     """Return whether the tree holds the same bound files on the same commit as when it ran."""
-    now = bind(root, root / "specs" / f"{run.plan['spec']}.json", {})
+    spec_path = root / "specs" / f"{run.plan['spec']}.json"
+    if not spec_path.is_file():
+        return False
+    now = bind(root, spec_path, {})
     same_head = git_state(root)["head"] == run.plan["code"]["head"]
     return same_head and dict(now.files) == dict(executed.files)
 

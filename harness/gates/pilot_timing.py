@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.arm import attempt_folder
 from harness.digest import parse_json
+from harness.durable import stored
 from harness.errors import StoreError
 from harness.plan import INITIAL_NAME, PLAN_NAME, PlannedRun
 from harness.store import read_jsonl
@@ -94,7 +95,8 @@ def _setup_s(
 
 
 def _written_s(path: Path) -> float:
-    return path.stat().st_mtime_ns / 1e9
+    with stored(path):
+        return path.stat().st_mtime_ns / 1e9
 
 
 def _unusable(why: str, folder: Path) -> StoreError:

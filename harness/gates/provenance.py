@@ -1,4 +1,4 @@
-"""The record of contract §3 made of what the identity gate measured, and the facts it decides by."""
+"""The record of contract §3 made of what the identity gate measured, and the facts it decides."""
 
 from __future__ import annotations
 

@@ -9,16 +9,17 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
 from harness.advantage_seam import AdvantageSeam, arm_params
-from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
+from harness.arm_dataset import ArmDataset, fewshot_prefix
 from harness.gates.advantage_identities import grpo_violations, gs1_violations, worst_of
 from harness.gates.recorder import GateRecorder
 from harness.gates.synthetic_rollouts import synthetic_groups
+from harness.local_service.tokenizer import load_tokenizer
 from harness.problems import Problem
-from harness.service import register_model_tokenizer
 from harness.session import HarnessSession
 from harness.spec_model import ExperimentSpec
 from harness.training_record import TrainingRecord, recorded_training
@@ -89,7 +90,6 @@ def test_stock_advantage_parity(
     """With the treatment off (mode grpo) the new path sends what the stock path sends."""
     spec = harness_session.loaded.spec
     arm = next(arm for arm in spec.arms if arm.advantage_mode == "grpo")
-    register_model_tokenizer(spec)
     random = np.random.default_rng(20260801)
     dataset = _dataset(spec, arm.groups_per_batch, arm.group_size)
     seam = AdvantageSeam(arm, dataset)
@@ -143,4 +143,6 @@ def _dataset(spec: ExperimentSpec, groups: int, group_size: int) -> ArmDataset:
         for index in range(groups * 4)
     ]
     batches = [problems[step * groups : (step + 1) * groups] for step in range(4)]
-    return ArmDataset(batches, group_size, renderer_for(spec), fewshot_prefix(spec))
+    # Any tokenizer will do for rollouts made here, and this one needs no hub.
+    renderer = get_renderer(spec.execution.renderer, tokenizer=load_tokenizer())  # pyright: ignore[reportArgumentType] - the cookbook types only slow tokenizers
+    return ArmDataset(batches, group_size, renderer, fewshot_prefix(spec))

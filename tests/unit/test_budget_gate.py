@@ -157,6 +157,13 @@ def test_an_arm_that_did_not_finish_cannot_be_timed(tmp_path: Path) -> None:
         read_pilot(run, BINDING.digest())
 
 
+def test_a_pilot_that_stopped_before_its_initial_state_cannot_be_timed(tmp_path: Path) -> None:
+    run = pilot(tmp_path)
+    (run.folder / "initial.json").unlink()
+    with pytest.raises(StoreError, match=r"initial\.json"):
+        read_pilot(run, BINDING.digest())
+
+
 def test_files_out_of_order_are_not_times(tmp_path: Path) -> None:
     """A copied folder has new times: they say nothing of the pilot."""
     run = pilot(tmp_path)

@@ -60,7 +60,7 @@ def bound_to_this_tree(folder: Path, code: Mapping[str, object]) -> PlannedRun:
 def test_a_clean_revision_gives_complete_evidence(folder: Path) -> None:
     run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
     bundle = collect(run, ROOT, NONE)
-    assert (status_of(bundle), bundle.status.missing, bundle.refused) == ("complete", (), ())
+    assert (status_of(bundle), bundle.status.missing, bundle.gaps) == ("complete", (), ())
     kinds = {file.kind for file in bundle.record.files}
     assert kinds == {
         "script",
@@ -157,5 +157,26 @@ def test_a_file_that_cannot_be_taken_keeps_the_evidence_from_being_complete(fold
     (folder / "predictions" / "a b.jsonl").write_text('{"item_id": "x"}\n')
     bundle = collect(run, ROOT, NONE)
     assert status_of(bundle) == "partial"
-    assert len(bundle.refused) == 1
-    assert bundle.refused[0].startswith("predictions.a b.jsonl: ")
+    assert len(bundle.gaps) == 1
+    assert bundle.gaps[0].startswith("predictions.a b.jsonl: ")
+
+
+def test_one_script_that_changed_since_is_a_gap_of_its_own(folder: Path, tmp_path: Path) -> None:
+    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    tree = tmp_path / "tree" / "harness"
+    tree.mkdir(parents=True)
+    for stem in SCRIPTS:
+        shutil.copy(ROOT / "harness" / f"{stem}.py", tree)
+    (tree / "evaluate.py").write_text("edited\n")
+    bundle = collect(run, tree.parent, NONE)
+    assert bundle.status.missing == (), "the kind is there, and yet one file is not"
+    assert status_of(bundle) == "partial"
+    assert [gap.split(":")[0] for gap in bundle.gaps] == ["script.evaluate.py"]
+
+
+def test_predictions_of_the_base_model_are_owed_too(folder: Path) -> None:
+    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    (folder / "predictions" / "base.jsonl").unlink()
+    bundle = collect(run, ROOT, NONE)
+    assert status_of(bundle) == "partial"
+    assert [gap.split(":")[0] for gap in bundle.gaps] == ["predictions.base.jsonl"]
