@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.gates.catalog import gate_entry
-from harness.gates.recorder import render_rule
+from harness.gates.recorder import render_rule, short
 from harness.gates.verdict import Outcome
 from harness.session import HarnessSession
 
@@ -48,7 +48,7 @@ def gate_line(
 ) -> str:
     """Say one gate: id, outcome, clause, and measured against allowed."""
     shown = "; ".join(
-        f"{item['name']} {_value(item['value'])} (allowed {render_rule(item['rule'])})"
+        f"{item['name']} {short(item['value'])} (allowed {render_rule(item['rule'])})"
         for item in measures[:_MEASURES_SHOWN]
     )
     more = len(measures) - _MEASURES_SHOWN
@@ -56,7 +56,3 @@ def gate_line(
     why = "" if outcome is Outcome.PASS else reason
     head = f"gate {gate_id}: {outcome} [{gate_entry(gate_id).clause}]"
     return "  ".join(part for part in (head, shown + rest, why) if part)
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,12 +7,14 @@ alone (contract §4: a self-declared pass flag is ignored).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import GateError
 
 Scalar = float | int | str | bool
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def within(value: Scalar, rule: Mapping[str, Any]) -> bool:
@@ -47,14 +49,18 @@ def render_rule(rule: Mapping[str, Any]) -> str:
     """Say a rule in a few characters, for the one-line summary of a gate."""
     symbols = {"at_most": "≤", "at_least": "≥", "above": ">", "below": "<", "equals": "="}
     parts = [
-        f"in {list(bound)}" if key == "one_of" else f"{symbols.get(key, key)} {_short(bound)}"
+        f"in {list(bound)}" if key == "one_of" else f"{symbols.get(key, key)} {short(bound)}"
         for key, bound in rule.items()
     ]
     return " and ".join(parts)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def short(value: Any) -> str:
+    """Return a value for one line: numbers to four digits, digests by their first twelve."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return f"{text[:12]}…" if _DIGEST.fullmatch(text) else text
 
 
 class GateRecorder:
@@ -94,7 +100,7 @@ class GateRecorder:
             raise GateError(
                 f"gate {self.gate_id} ({self.clause}): {name} is outside what is allowed; {effect}",
                 expected=f"{name} {render_rule(rule)}",
-                found=_short(value),
+                found=short(value),
                 where=where,
                 fix=f"pytest -m preflight -k {self.gate_id}",
             )

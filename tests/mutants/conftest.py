@@ -35,7 +35,7 @@ class SummaryHooks:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Print the table after everything else, and write the record."""
-        if not self.summary.rows:
+        if not self.summary.rows and not self.summary.clean:
             return
         terminalreporter.section("planted defects")
         for line in (*self.summary.table(), *self.summary.closing()):

@@ -70,7 +70,7 @@ class MutantSummary:
 
     def table(self) -> list[str]:
         """Return one line a defect, then one line a gate."""
-        width = max(len(row["name"]) for row in self.rows.values())
+        width = max((len(row["name"]) for row in self.rows.values()), default=0)
         lines: list[str] = []
         by_gate: defaultdict[str, list[bool]] = defaultdict(list)
         for row in self.rows.values():
