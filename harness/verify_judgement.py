@@ -52,11 +52,11 @@ def decision_check(run: PlannedRun, result: ResultDocument, predictions: Rows) -
         return unknown("decision", "the result has no decision yet")
     report = parse_json((run.folder / DECISION_NAME).read_bytes(), where=DECISION_NAME)
     decision, secondary = decision_of(run, result.decision)
-    again = {
-        **decision.report(),
-        "secondary": secondary,
-        "grader_disagreements": grader_disagreements(predictions),
-    }
+    again = {**decision.report(), "secondary": secondary}
+    disagreements = grader_disagreements(predictions)
+    if disagreements["compared"] or "grader_disagreements" in report:
+        # A run from before the training grader was recorded has neither.
+        again["grader_disagreements"] = disagreements
     for key, value in again.items():
         if not _agree(report.get(key), value):
             return failed(

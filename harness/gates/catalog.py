@@ -214,3 +214,12 @@ def gate_entry(gate_id: str) -> GateEntry:
 def required_gate_ids(spec: ExperimentSpec) -> tuple[str, ...]:
     """Return the ids of the gates that must be proven before an arm of ``spec`` may train."""
     return tuple(entry.gate_id for entry in CATALOG if entry.required(spec))
+
+
+def markdown_table() -> list[str]:
+    """Return the catalogue as the lines of the README's table."""
+    rows = [
+        f"| `{entry.gate_id}` | {entry.proves} | {'the service' if entry.live else 'nothing'} |"
+        for entry in CATALOG
+    ]
+    return ["| gate | what it proves | needs |", "|---|---|---|", *rows]
