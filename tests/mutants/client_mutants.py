@@ -244,6 +244,9 @@ def fewshot_text_left_in_prompts(patch: pytest.MonkeyPatch) -> None:
 @planted(PROPERTIES, "only words of the few-shot text count: the vocabulary is that of other texts")
 def vocabulary_of_other_texts(patch: pytest.MonkeyPatch) -> None:
     vectoriser = TfidfVectorizer().fit([PREFIX])
-    change_similarity(
-        patch, lambda texts: (v := vectoriser.transform(texts)).dot(v.T).toarray().clip(0, 1)
-    )
+
+    def other_vocabulary(texts: Sequence[str]) -> np.ndarray:
+        vectors: Any = vectoriser.transform(texts)
+        return (vectors @ vectors.T).toarray().clip(0, 1)
+
+    change_similarity(patch, other_vocabulary)
