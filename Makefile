@@ -10,14 +10,20 @@ export OMP_NUM_THREADS := 1
 export TOKENIZERS_PARALLELISM := false
 export TINKER_TELEMETRY := 0
 
-.PHONY: demo test test-slow lint local-model clean
+.PHONY: demo test test-live test-slow lint local-model clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
 	$(BIN)/python -m pytest -m full --spec $(SPEC)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not full and not slow and not (live and preflight)"
+	$(BIN)/python -m pytest -m "not full and not slow and not (live and preflight)" \
+	  --deselect tests/mutants/test_service_mutants.py --durations 10
+
+# Every live gate, and the planted service faults that are quick to catch, on the embedded service.
+test-live: $(STAMP)
+	$(BIN)/python -m pytest -m "live and not full and not slow" tests/preflight tests/mutants \
+	  --artifacts artifacts/test-live
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not full"
