@@ -7,6 +7,7 @@ at most one torn line, which is reported as such and never read as data.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import tempfile
@@ -153,6 +154,8 @@ def append_jsonl(path: Path, *rows: dict[str, Any]) -> None:
         created = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "r+b", buffering=0) as stream:
+            # Another writer's line may be half visible until its write returns.
+            fcntl.flock(stream, fcntl.LOCK_EX)
             _refuse_torn(path, stream.fileno())
             write_all(stream.fileno(), lines)
         if created:

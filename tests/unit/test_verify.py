@@ -6,12 +6,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from complete_run import complete_run, edit_json, reseal
 from forgeries import ATTEMPT, FORGERIES, Forgery, delete_a_row, rewrite, set_in_row
 from small_run import GRPO, GS1
 
+import harness.problems
 from harness.digest import sha256_file, sha256_json
 from harness.gates.verdict import Outcome
 from harness.store import read_jsonl
@@ -187,7 +189,11 @@ def reseal_without_seal(run: Path) -> None:
     enter_all(run, ignored={"result.json"})
 
 
-def test_without_the_data_set_items_are_unknown(run: Path) -> None:
+def test_without_the_data_set_items_are_unknown(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> NoReturn:
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr(harness.problems, "load_dataset", offline)
     checks = verify_run(run, None)
     found = {check.name for check in checks if check.outcome is Outcome.UNKNOWN}
     assert {"items", f"prompts {GS1}", f"advantages {GS1}"} <= found
