@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from harness.activation import contributors
+from harness.errors import UsageError
 from harness.experiment import Experiment
-from harness.spec_model import ExperimentSpec
+from harness.problems import Problem
+from harness.similarity import SIMILARITIES, gs1_weights, uniform_loo_weights
+from harness.spec_model import Arm, ExperimentSpec
 from harness.store import read_jsonl
 
 PILOT_STEPS = 3
@@ -29,10 +33,13 @@ class PilotRows:
     Attributes:
         steps: arm → its lines of ``steps.jsonl``.
         reported_model: what the service says it trains.
+        contributors: treated arm → effective contributors of the uniform and of the similarity
+            baseline on the pilot's prompts, by three definitions; a diagnostic.
     """
 
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
     reported_model: str
+    contributors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,33 @@ def run_pilot(experiment: Experiment) -> PilotRows:
         done = pilot.train(arm.name)
         attempt = pilot.run.folder / "arms" / arm.name / f"attempt-{done['attempt']:02d}"
         steps[arm.name] = read_jsonl(attempt / "steps.jsonl")
-    return PilotRows(steps, str(initial["reported"].get("model_name", "")))
+    measured = {
+        arm.name: baseline_contributors(arm, pilot.run.train_batches(arm)[:PILOT_STEPS])
+        for arm in pilot.run.spec.arms
+        if arm.similarity is not None
+    }
+    return PilotRows(steps, str(initial["reported"].get("model_name", "")), measured)
+
+
+def baseline_contributors(arm: Arm, batches: Sequence[Sequence[Problem]]) -> dict[str, Any]:
+    """Return the effective contributors of both baselines on each batch (contract §5).
+
+    Args:
+        arm: an arm with a similarity baseline.
+        batches: the pilot's problems, one sequence a step.
+
+    Raises:
+        UsageError: for an arm without a similarity.
+    """
+    if arm.similarity is None:
+        raise UsageError("the arm has no similarity baseline", where=arm.name)
+    similarity = SIMILARITIES[arm.similarity]
+    found: dict[str, Any] = {"similarity": [], "uniform": []}
+    for batch_P in batches:
+        weights_PP = gs1_weights(similarity([problem.question for problem in batch_P]), arm.tau)
+        found["similarity"].append(asdict(contributors(weights_PP)))
+        found["uniform"].append(asdict(contributors(uniform_loo_weights(len(batch_P)))))
+    return found
 
 
 def pilot_values(spec: ExperimentSpec, pilot: PilotRows) -> PilotValues:

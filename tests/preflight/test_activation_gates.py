@@ -63,6 +63,7 @@ def test_pilot_activation(
     pilot = run_pilot(experiment)
     values = pilot_values(spec, pilot)
     gate.note("activation_calibration", values.to_json())
+    gate.note("effective_contributors", pilot.contributors)
     for check in spec.activation_gate.checks:
         rule = {
             key: bound

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mini_project import ROOT
 from small_run import GRPO, GS1, plan_run, small_spec_json
 
-from harness.gates.pilot import PILOT_STEPS, PilotRows, pilot_values, run_pilot
+from harness.gates.pilot import (
+    PILOT_STEPS,
+    PilotRows,
+    baseline_contributors,
+    pilot_values,
+    run_pilot,
+)
 from harness.gates.recorder import within
 from harness.plan import PlannedRun
-from harness.spec import parse_spec
+from harness.problems import Problem
+from harness.spec import load_spec, parse_spec
 from harness.spec_model import ExperimentSpec
 
 MODEL = "embedded/gradeschool"
@@ -155,3 +163,17 @@ def test_the_pilot_reads_the_attempt_that_finished(tmp_path: Path) -> None:
         GRPO: 0.25,
         GS1: 0.25,
     }
+
+
+def test_contributors_of_a_uniform_baseline_are_all_the_others() -> None:
+    """On 4 prompts: 3 by rows, 4 by columns, 3 by perplexity; a sharp similarity has fewer."""
+    spec = load_spec(ROOT / "specs" / "local.json").spec
+    arm = next(arm for arm in spec.arms if arm.similarity is not None)
+    texts = ["red cats run", "red cats sleep", "blue dogs run", "green birds sing"]
+    batch = [Problem(f"p{n}", text, "#### 1", "1") for n, text in enumerate(texts)]
+    found = baseline_contributors(arm, [batch])
+    (uniform,), (similar,) = found["uniform"], found["similarity"]
+    assert uniform["row_median"] == pytest.approx(3.0, rel=1e-12)
+    assert uniform["column_ess"] == pytest.approx(4.0, rel=1e-12)
+    assert uniform["perplexity_median"] == pytest.approx(3.0, rel=1e-12)
+    assert 1.0 <= similar["row_median"] < 3.0, f"similarity baseline {similar}, allowed [1, 3)"
