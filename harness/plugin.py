@@ -18,7 +18,7 @@ from harness.errors import HarnessError
 from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Outcome, Phase
-from harness.session import HarnessSession, Options, exit_code
+from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
 from harness.store import write_json_atomic
 from harness.terminal import gate_lines, header_lines
 
@@ -42,7 +42,7 @@ MARKERS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the experiment's options, in a group of their own."""
     group = parser.getgroup("rl comparison", "paired RL comparisons")
-    group.addoption("--spec", metavar="PATH", default="specs/local.json", help="experiment spec")
+    group.addoption("--spec", metavar="PATH", default=DEFAULT_SPEC, help="experiment spec")
     group.addoption("--service", metavar="NAME", help="embedded or url (default: the spec's own)")
     group.addoption(
         "--arm",

@@ -24,6 +24,7 @@ from harness.pins import pin_obstacles
 from harness.service_access import ServiceAccess, choose_service, service_identity
 from harness.spec import LoadedSpec, load_spec
 
+DEFAULT_SPEC = "specs/local.json"
 PACKAGE_ROOT = Path(__file__).parents[1]
 """Where the code that runs is; revisions are pinned against it."""
 
@@ -162,20 +163,23 @@ class HarnessSession:
 
     def start_gate(self, gate_id: str) -> GateRecorder:
         """Begin recording a gate; the evidence says so before anything is measured."""
-        entry = gate_entry(gate_id)
         if self._evidence is None:
             self._evidence = EvidenceWriter(
                 self.gates_folder, self.loaded.name, self.binding(), git_state(self.options.root)
             )
         self._evidence.gate_started(gate_id)
-        run = self.gate_runs.setdefault(gate_id, GateRun(GateRecorder(gate_id, entry.clause)))
-        return run.recorder
+        return self._gate_run(gate_id).recorder
 
     def add_phase(self, gate_id: str, phase: Phase) -> None:
         """Note one report of a gate's test."""
-        entry = gate_entry(gate_id)
-        run = self.gate_runs.setdefault(gate_id, GateRun(GateRecorder(gate_id, entry.clause)))
-        run.phases.append(phase)
+        self._gate_run(gate_id).phases.append(phase)
+
+    def _gate_run(self, gate_id: str) -> GateRun:
+        path, root = self.options.spec_path, self.options.root
+        given = (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+        option = "" if given == DEFAULT_SPEC else f"--spec {given}"
+        recorder = GateRecorder(gate_id, gate_entry(gate_id).clause, option)
+        return self.gate_runs.setdefault(gate_id, GateRun(recorder))
 
     def finish_gate(self, gate_id: str) -> tuple[Outcome, str]:
         """Judge a gate from its phases and measurements and write the record."""

@@ -69,11 +69,13 @@ class GateRecorder:
     Args:
         gate_id: the id in ``harness.gates.catalog``.
         clause: the contract clause the gate stands for.
+        spec_option: the option that names the spec, where it is not the default one.
     """
 
-    def __init__(self, gate_id: str, clause: str) -> None:
+    def __init__(self, gate_id: str, clause: str, spec_option: str = "") -> None:
         self.gate_id = gate_id
         self.clause = clause
+        self.reproduce = f"pytest -m preflight -k {gate_id} {spec_option}".strip()
         self.measures: list[dict[str, Any]] = []
         self.notes: dict[str, Any] = {}
 
@@ -102,7 +104,7 @@ class GateRecorder:
                 expected=f"{name} {render_rule(rule)}",
                 found=short(value),
                 where=where,
-                fix=f"pytest -m preflight -k {self.gate_id}",
+                fix=self.reproduce,
             )
 
     def note(self, name: str, value: Any) -> None:
