@@ -6,7 +6,9 @@ own tolerances and ranges judge; a planted defect must not be killed by a gate t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 import torch
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
+from harness import reference
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
 from harness.gates.parity_facts import parity_facts
@@ -23,8 +26,10 @@ from harness.gates.parity_measure import measure_parity
 from harness.gates.prompt_activation import measure_prompts
 from harness.gates.synthetic_rollouts import synthetic_groups
 from harness.local_service.task import generate_rows
-from harness.problems import Problem, ProblemSet
+from harness.problems import Problem, ProblemSet, step_batches, training_order
 from harness.spec import load_spec
+from harness.spec_model import Arm
+from harness.spec_preflight import ActivationCheck
 from tests.mutants import one_step
 from tests.mutants.client_guards import REWARDS, TOLERANCE, advantage_violations
 
@@ -91,17 +96,38 @@ def prompts(seed: int, folder: Path) -> Alarms:
     )
     spec = one_step.local_spec()
     arms = tuple(arm.model_copy(update={"steps": STEPS}) for arm in spec.arms)
-    found = measure_prompts(
-        spec.model_copy(update={"arms": arms}), ProblemSet(problems, f"seed {seed}", "0" * 64)
-    )
+    revised = spec.model_copy(update={"arms": arms})
+    train = ProblemSet(problems, f"seed {seed}", "0" * 64)
+    found = measure_prompts(revised, train)
     if [len(result.measured.medians_B) for result in found] != [STEPS]:
         raise ValueError("not every batch of the one gs1 arm was measured")
+    order = training_order(train, spec.execution.data_seed)
     return [
-        f"medians {result.measured.lowest:.2f} to {result.measured.highest:.2f}"
+        f"step {step}: the gate measures {median:.2f}, the reference {plain:.2f}"
         for result in found
-        if not (result.check.min or 0) <= result.measured.lowest
-        or not result.measured.highest <= (result.check.max or np.inf)
+        for step, (median, batch_P) in enumerate(
+            zip(result.measured.medians_B, step_batches(order, result.arm), strict=True)
+        )
+        if not inside(median, result.check)
+        and inside(plain := plain_median(batch_P, result.arm), result.check)
     ]
+
+
+def inside(median: float, check: ActivationCheck) -> bool:
+    return (check.min or 0.0) <= median <= (check.max or np.inf)
+
+
+def plain_median(batch_P: Sequence[Problem], arm: Arm) -> float:
+    """Return a batch's median of effective contributors by the plain-Python reference.
+
+    A batch of other prompts may truly lie outside the range (about one in 2000 does at tau 0.2); a
+    refusal is a false alarm only where this says that the batch is inside.
+    """
+    if arm.tau is None:
+        raise ValueError("a gs1 arm has a tau")
+    cosines = reference.cosines([problem.question for problem in batch_P])
+    weights = reference.gs1_weights(cosines, arm.tau)
+    return statistics.median(1.0 / math.fsum(w * w for w in row) for row in weights)
 
 
 MEASURES: dict[str, Callable[[int, Path], Alarms]] = {
