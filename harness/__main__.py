@@ -97,11 +97,12 @@ def verify_command(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--gsm8k-dir", type=Path, help="offline rows, where the run used them")
     options = parser.parse_args(argv)
-    if not options.run.is_dir():
+    # A run that lost one of the two is judged, and the loss is named.
+    if not any((options.run / name).is_file() for name in ("plan.json", "manifest.jsonl")):
         raise UsageError(
             "there is no run to verify",
-            expected="a run's folder",
-            found="nothing",
+            expected="a run's folder, with its plan.json and manifest.jsonl",
+            found="a folder without them" if options.run.is_dir() else "nothing",
             where=str(options.run),
             fix="make demo, or name another run",
         )

@@ -241,6 +241,7 @@ def instructions(service: EmbeddedService) -> str:
         f"{exports}"
         f"# serving {service.base_model} ({service.identity['dtype']}), log: {service.log_path}\n"
         "# Paste the lines above into another terminal, then for example:\n"
-        "#   pytest -m preflight        or any program that uses the tinker SDK\n"
+        "#   pytest -m preflight --service url      or any program that uses the tinker SDK\n"
+        "# Its tokenizer is on no hub: harness.local_service.tokenizer.load_tokenizer()\n"
         "# Ctrl-C stops the service; checkpoints stay on disk.\n"
     )
