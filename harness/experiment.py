@@ -19,7 +19,7 @@ import tinker
 from harness.arm import arm_folder, next_attempt, read_done
 from harness.conclusion import decide_run, score_numbers
 from harness.digest import parse_json
-from harness.errors import HarnessError, StoreError
+from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, METRIC, predictions_path
 from harness.gates.binding import git_state
 from harness.manifest import enter_all, seal
@@ -153,6 +153,15 @@ class Experiment:
         Raises:
             ArmError: when the arm's process fails.
         """
+        planned, found = self.run.plan["binding_digest"], self.session.binding().digest()
+        if planned != found:
+            raise ArmError(
+                "spec, code, packages or service changed after this run was planned",
+                expected=planned,
+                found=found,
+                where=f"arm {arm_name}",
+                fix="run the same command again: it starts a new run, with its gates",
+            )
         self.ensure_initial_state()
         done = read_done(self.run.folder, arm_name)
         if done is not None:

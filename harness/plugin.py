@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.mark.expression import Expression
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
-from harness.gates.verdict import Outcome, Phase
+from harness.gates.verdict import Phase
 from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
 from harness.store import write_json_atomic
 from harness.terminal import gate_lines, header_lines
@@ -125,6 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gate_id, arm_name = gate_of(item), _argument(item, "arm")
         if gate_id is not None:
             try:
+                _check_gate_test(config, item)
                 session.claim_gate(gate_id, item.nodeid)
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from error
@@ -136,6 +137,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             dropped.append(item)
     config.hook.pytest_deselected(items=dropped)
     items[:] = sorted((item for item in items if item not in dropped), key=_place)
+
+
+def _check_gate_test(config: pytest.Config, item: pytest.Item) -> None:
+    """Refuse a gate's test outside the bound folder, in several cases, or that is an arm too."""
+    folder = config.rootpath / "tests" / "preflight"
+    own = [name for name in ("full", "arm", "decision") if item.get_closest_marker(name)]
+    outside = not item.path.is_relative_to(folder)
+    if own or outside or hasattr(item, "callspec"):
+        raise UsageError(
+            "a gate's test may prove nothing here",
+            expected="one test under tests/preflight, without cases, that is no part of the run",
+            found=f"marks {own}" if own else "other folder" if outside else "several cases",
+            where=item.nodeid,
+            fix="move or split the test, or remove the mark",
+        )
 
 
 def _selects_full(config: pytest.Config) -> bool:
@@ -216,9 +232,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     state = config.stash[SESSION]
     state.close()
-    blocked = bool(state.blocked) or any(
-        outcome is Outcome.UNKNOWN for outcome, _ in state.outcomes.values()
-    )
+    blocked = bool(state.blocked) or state.ran_unproven()
     session.exitstatus = exit_code(
         int(exitstatus), blocked=blocked, undecided=bool(state.undecided)
     )

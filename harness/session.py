@@ -134,6 +134,17 @@ class HarnessSession:
         standings = self.standings().values()
         return tuple(item.gate_id for item in standings if item.outcome is not Outcome.PASS)
 
+    def ran_unproven(self) -> bool:
+        """Return whether a gate this session ran does not stand proven now (flaky, edited, …)."""
+        if not self.outcomes:
+            return False
+        standings = self.standings()
+        return any(
+            standings[gate_id].outcome is not Outcome.PASS
+            for gate_id in self.outcomes
+            if gate_id in standings
+        )
+
     def failed_offline(self) -> list[str]:
         """Return required offline gates that failed: no service is contacted after that."""
         here = {gate_id for gate_id, (outcome, _) in self.outcomes.items() if outcome == "fail"}

@@ -17,6 +17,7 @@ from typing import Any
 from harness.digest import parse_json
 from harness.errors import ArmError
 
+_PACKAGE_ROOT = Path(__file__).parents[1]
 _POLL_S = 0.25
 _GRACE_S = 10.0
 _LOG_TAIL_LINES = 12
@@ -66,8 +67,10 @@ def run_stage(
     """
     started_s = time.monotonic()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    command = [sys.executable, "-m", module, *arguments]
+    # The stage must run the package that the gates were bound to, whatever the current folder holds.
+    search = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]))
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search, **environment}
+    command = [sys.executable, "-P", "-m", module, *arguments]
     with log_path.open("ab") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=variables

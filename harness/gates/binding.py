@@ -22,6 +22,9 @@ from harness.errors import StoreError
 ALGORITHM = 1
 """Version of the digest's own recipe; part of the digest."""
 
+PACKAGE = Path(__file__).parents[1]
+"""The package that runs, wherever it was imported from."""
+
 _TREES = ("harness", "tests/preflight")
 _SINGLE_FILES = ("conftest.py", "pytest.ini", "constraints.txt")
 _PACKAGES = ("pytest", "hypothesis", "numpy", "scikit-learn", "torch", "transformers", "tinker")
@@ -78,14 +81,16 @@ def bind(root: Path, spec_path: Path, service: Mapping[str, Any]) -> Binding:
         files[f"spec:{pins_path.name}"] = sha256_file(pins_path)
     for path in _bound_files(root):
         files[path.relative_to(root).as_posix()] = sha256_file(path)
+    if PACKAGE.resolve() != (root / PACKAGE.name).resolve():
+        # Another checkout's code is what runs: proofs must be bound to it too.
+        for path in _tree_files(PACKAGE):
+            files[f"imported:{path.relative_to(PACKAGE).as_posix()}"] = sha256_file(path)
     return Binding(files=files, versions=_versions(), service=service)
 
 
 def _bound_files(root: Path) -> Iterator[Path]:
     for tree in _TREES:
-        for path in sorted((root / tree).rglob("*")):
-            if path.is_file() and path.suffix not in _IGNORED_SUFFIXES:
-                yield path
+        yield from _tree_files(root / tree)
     for name in _SINGLE_FILES:
         path = root / name
         if not path.is_file():
@@ -97,6 +102,20 @@ def _bound_files(root: Path) -> Iterator[Path]:
                 fix="run from the project's root, or restore the file",
             )
         yield path
+
+
+def _tree_files(tree: Path) -> Iterator[Path]:
+    for path in sorted(tree.rglob("*")):
+        if path.is_symlink():
+            raise StoreError(
+                "a link among the files that gates are bound to could change unseen",
+                expected="files and folders only",
+                found=f"the link {path.name}",
+                where=tree.name,
+                fix="put the file itself there",
+            )
+        if path.is_file() and path.suffix not in _IGNORED_SUFFIXES:
+            yield path
 
 
 def _versions() -> dict[str, str]:

@@ -33,7 +33,8 @@ def _obeys(value: Scalar, key: str, bound: Any) -> bool:
     if key == "equals":
         return type(value) is type(bound) and value == bound
     if key == "one_of":
-        return value in bound
+        same = [item for item in bound if type(item) is type(value) and item == value]
+        return isinstance(bound, list | tuple) and bool(same)
     if isinstance(value, str | bool) or isinstance(bound, str | bool):
         return False
     comparisons = {

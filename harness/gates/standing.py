@@ -73,6 +73,15 @@ def standing_of(
         now: the time, with a zone.
     """
     key = "live_digest" if entry.live else "offline_digest"
+    refused = [
+        session.broken
+        for session in history
+        if session.broken
+        and session.header.get(key, "") in ("", binding.digest_for(live=entry.live))
+    ]
+    if refused:
+        # A broken file may have held a fail, so what is left of it cannot be ignored.
+        return Standing(entry.gate_id, Outcome.UNKNOWN, f"evidence refused: {refused[-1]}")
     found = list(_records(entry.gate_id, history, key))
     current = [item for item in found if item.digest == binding.digest_for(live=entry.live)]
     if not current:

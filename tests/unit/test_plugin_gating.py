@@ -261,3 +261,56 @@ def test_a_gate_killed_half_way_is_unknown(pytester: pytest.Pytester) -> None:
     write_gates(root)
     (root / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
     assert run(pytester, "-m", "full", "tests/full").ret == 10
+
+
+def prove(root: Path, folder: str, body: str) -> None:
+    """Replace the gate's own test by ``body`` in a file of ``folder``."""
+    write_gates(root, **{OFFLINE: "\n"})
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / folder / "test_claim.py").write_text("import pytest\n" + body)
+
+
+CASES = HEAD.replace("(gate)", "(gate, case)").replace(
+    "@pytest.mark.gate", '@pytest.mark.parametrize("case", [1, 2])\n@pytest.mark.gate'
+)
+FULL_GATE = "@pytest.mark.full\n@pytest.mark.gate"
+CLAIMS = {
+    "outside the bound folder": ("tests/unit", MEASURED.format(head=HEAD)),
+    "in several cases": ("tests/preflight", MEASURED.format(head=CASES)),
+    "as part of the run": (
+        "tests/preflight",
+        MEASURED.format(
+            head=HEAD.replace("@pytest.mark.gate", "@pytest.mark.full\n@pytest.mark.gate")
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", sorted(CLAIMS))
+def test_a_gate_cannot_be_claimed(pytester: pytest.Pytester, claim: str) -> None:
+    root = make_project(pytester)
+    prove(root, *CLAIMS[claim])
+    result = run(pytester, "-m", "preflight or full")
+    assert result.ret == 4, f"a gate {claim} must be refused"
+    assert "TRAINED" not in result.stdout.str()
+
+
+def test_a_broken_evidence_file_cannot_hide_a_fail(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    write_gates(
+        root,
+        **{
+            OFFLINE: HEAD
+            + "    import os\n    assert os.environ.get('PROVE')\n"
+            + MEASURED.format(head="")
+        },
+    )
+    run(pytester, "-m", "preflight")
+    (failed,) = (root / "artifacts" / "gates" / "local").glob("*.jsonl")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROVE", "1")
+        run(pytester, "-m", "preflight")
+    failed.write_text(failed.read_text().replace('"at"', '"At"', 1))
+    result = run(pytester, "-m", "full", "tests/full")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["*evidence refused*"])
