@@ -67,7 +67,7 @@ def run_stage(
     """
     started_s = time.monotonic()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    # The stage must run the package that the gates were bound to, whatever the current folder holds.
+    # The stage runs the package that the gates were bound to, whatever the current folder holds.
     search = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]))
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search, **environment}
     command = [sys.executable, "-P", "-m", module, *arguments]
