@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.dataset_pin import pin_of
 from harness.digest import canonical_json, parse_json, sha256_json
 from harness.errors import DocumentError, SpecError
 from harness.pins import Pins, load_pins, resolve_pins
@@ -108,6 +109,7 @@ def describe(loaded: LoadedSpec, gate_ids: Sequence[str]) -> list[str]:
         f"digest sha256:{loaded.digest}",
         f"base model {spec.base_model}, LoRA rank {spec.lora_rank}, {spec.optimizer.name} "
         f"lr {spec.optimizer.lr:g}, {spec.steps} steps of {spec.batch_size} rollouts",
+        _data_line(spec),
         *_arm_lines(spec),
         f"decision {spec.decision_rule.method}, alpha {spec.decision_rule.alpha:g}, "
         f"seeds {list(spec.decision_rule.seeds)}, n = {spec.eval.n_examples} items, "
@@ -123,6 +125,17 @@ def hoeffding_half_width(spec: ExperimentSpec, criterion: Criterion) -> float:
     low, high = criterion.effect_range
     n = spec.eval.n_examples
     return (high - low) * math.sqrt(math.log(2 / spec.decision_rule.alpha) / (2 * n))
+
+
+def _data_line(spec: ExperimentSpec) -> str:
+    dataset, pin = spec.dataset, pin_of(spec.dataset)
+    if pin is not None and pin.rows_sha256:
+        state = f"rows pinned by digest, hub revision {pin.revision or 'none'}"
+    elif spec.embedded is not None:
+        state = f"rows generated from seed {spec.embedded.task_seed}"
+    else:
+        state = "rows NOT pinned: give dataset.revision and dataset.rows_sha256"
+    return f"data {dataset.hf_path}: {dataset.n_examples} train rows, {state}"
 
 
 def _arm_lines(spec: ExperimentSpec) -> Iterator[str]:

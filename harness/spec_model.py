@@ -29,13 +29,25 @@ from harness.spec_preflight import (
 )
 
 
+class RowDigests(SpecPart):
+    """Digest of each split's (question, answer) pairs, as ``plan.json`` records it."""
+
+    train: Sha256
+    test: Sha256
+
+
 class Dataset(SpecPart):
-    """Training data; ``split`` may carry a configuration in prose, as in "train (config main)"."""
+    """Training data; ``split`` may carry a configuration in prose, as in "train (config main)".
+
+    ``revision`` and ``rows_sha256`` pin its rows (:mod:`harness.dataset_pin`).
+    """
 
     name: str
     hf_path: str
     split: str
     n_examples: Count
+    revision: Annotated[str, StringConstraints(min_length=1)] | None = None
+    rows_sha256: RowDigests | None = None
 
 
 class Optimizer(SpecPart):

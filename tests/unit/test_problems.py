@@ -12,10 +12,11 @@ from datasets import Dataset
 from small_run import TRAIN_ROWS, small_arm, small_spec_json, write_rows
 
 import harness.problems
+from harness.dataset_pin import pin_of
 from harness.errors import DocumentError
-from harness.problems import load_problems, step_batches, training_order
+from harness.problems import Split, load_problems, step_batches, training_order
 from harness.spec import parse_spec
-from harness.spec_model import ExperimentSpec
+from harness.spec_model import ExperimentSpec, RowDigests
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +115,8 @@ def test_an_unreachable_hub_is_no_empty_data_set(
 def test_hub_rows_and_offline_rows_are_the_same_problems(
     spec: ExperimentSpec, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hub(path: str, name: str, split: str) -> Dataset:
-        assert (path, name) == ("offline/small", "main")
+    def hub(path: str, name: str, split: str, revision: str | None) -> Dataset:
+        assert (path, name, revision) == ("offline/small", "main", None)
         lines = (rows / f"{split}.jsonl").read_text().splitlines()
         return Dataset.from_list([json.loads(line) for line in lines])
 
@@ -152,3 +153,60 @@ def test_an_order_too_short_for_the_arm_is_refused(spec: ExperimentSpec, rows: P
     assert len(step_batches(order, full)) == 3, "12 rows fill 3 steps of 4"
     with pytest.raises(DocumentError, match=r"at least 16 rows.*found: 12 rows"):
         step_batches(order, full.model_copy(update={"steps": 4}))
+
+
+def pinned(spec: ExperimentSpec, rows: Path, **changes: Any) -> ExperimentSpec:
+    """The spec with the digests of ``rows`` in it."""
+    digests = {split: load_problems(spec, split, rows).sha256 for split in ("train", "test")}
+    dataset = spec.dataset.model_copy(
+        update={"rows_sha256": RowDigests.model_validate({**digests, **changes})}
+    )
+    return spec.model_copy(update={"dataset": dataset})
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_rows_other_than_the_pinned_ones_are_refused(
+    spec: ExperimentSpec, rows: Path, split: Split
+) -> None:
+    good = pinned(spec, rows)
+    assert load_problems(good, split, rows).problems
+    path = rows / f"{split}.jsonl"
+    path.write_text(path.read_text().replace(" plus ", " and ", 1))
+    with pytest.raises(DocumentError, match=rf"{split} rows of offline/small are not the pinned"):
+        load_problems(good, split, rows)
+
+
+def test_the_hub_is_asked_for_the_pinned_revision(
+    spec: ExperimentSpec, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def hub(path: str, name: str, split: str, revision: str | None) -> Dataset:
+        asked.append(revision)
+        lines = (rows / f"{split}.jsonl").read_text().splitlines()
+        return Dataset.from_list([json.loads(line) for line in lines])
+
+    monkeypatch.setattr(harness.problems, "load_dataset", hub)
+    dataset = spec.dataset.model_copy(update={"revision": "abc123"})
+    loaded = load_problems(spec.model_copy(update={"dataset": dataset}), "train", None)
+    assert asked == ["abc123"]
+    assert "revision abc123" in loaded.source
+
+
+def test_gsm8k_has_a_known_revision_and_other_rows_under_its_name_are_refused(
+    spec: ExperimentSpec, rows: Path
+) -> None:
+    dataset = spec.dataset.model_copy(update={"hf_path": "openai/gsm8k"})
+    pin = pin_of(dataset)
+    assert pin is not None
+    assert pin.revision is not None
+    assert len(pin.revision) == 40
+    with pytest.raises(DocumentError, match="rows of openai/gsm8k are not the pinned ones"):
+        load_problems(spec.model_copy(update={"dataset": dataset}), "train", rows)
+
+
+def test_another_revision_does_not_inherit_the_known_digests(spec: ExperimentSpec) -> None:
+    update = {"hf_path": "openai/gsm8k", "revision": "f" * 40}
+    pin = pin_of(spec.dataset.model_copy(update=update))
+    assert pin is not None
+    assert (pin.revision, dict(pin.rows_sha256)) == ("f" * 40, {})
