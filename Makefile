@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 export TOKENIZERS_PARALLELISM := false
 export TINKER_TELEMETRY := 0
+# Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-live test-slow lint local-model clean
 .DELETE_ON_ERROR:

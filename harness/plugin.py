@@ -76,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         session = HarnessSession(options, _reporter(config))
         session.selected_arms()
+        session.begin()
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
@@ -234,7 +235,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     state.close()
     blocked = bool(state.blocked) or state.ran_unproven()
     session.exitstatus = exit_code(
-        int(exitstatus), blocked=blocked, undecided=bool(state.undecided)
+        int(exitstatus), blocked=blocked, undecided=bool(state.undecided) or _only_set_up(session)
     )
     if not config.option.collectonly:
         terminal: Any = config.pluginmanager.getplugin("terminalreporter")
@@ -243,6 +244,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         write_json_atomic(
             state.options.artifacts / "last-session.json", state.summary(session.exitstatus, counts)
         )
+
+
+def _only_set_up(session: pytest.Session) -> bool:
+    """Return whether parts of the run were selected but, by pytest's own options, not run."""
+    option = session.config.option
+    skipped = option.setuponly or option.setupplan
+    return skipped and any(item.get_closest_marker("full") for item in session.items)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

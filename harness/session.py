@@ -78,6 +78,7 @@ class HarnessSession:
         self.outcomes: dict[str, tuple[Outcome, str]] = {}
         self.blocked: list[str] = []
         self.undecided: list[str] = []
+        self._bound_at_start: Binding | None = None
         self._evidence: EvidenceWriter | None = None
         self._unsealed = False
 
@@ -101,6 +102,10 @@ class HarnessSession:
         """Measure the content that gates are bound to, now."""
         identity = service_identity(self.service_name, self.loaded.spec)
         return bind(self.options.root, self.options.spec_path, identity)
+
+    def begin(self) -> None:
+        """Measure the content before any gate's module is read, so that no later edit is unseen."""
+        self._bound_at_start = self.binding()
 
     def selected_arms(self) -> tuple[str, ...]:
         """Return the names of the arms that ``--arm`` selects, in the spec's order.
@@ -176,7 +181,10 @@ class HarnessSession:
         """Begin recording a gate; the evidence says so before anything is measured."""
         if self._evidence is None:
             self._evidence = EvidenceWriter(
-                self.gates_folder, self.loaded.name, self.binding(), git_state(self.options.root)
+                self.gates_folder,
+                self.loaded.name,
+                self._bound_at_start or self.binding(),
+                git_state(self.options.root),
             )
         self._evidence.gate_started(gate_id)
         return self._gate_run(gate_id).recorder

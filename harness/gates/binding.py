@@ -1,33 +1,32 @@
 """The content a gate's proof is bound to (design §3.2).
 
 A proof counts only while everything it depended on is byte for byte the same: the spec and its
-pins, the harness, the gates, the pytest configuration, the pinned packages, the versions that
-run, the cookbook's RECORD, and the service's identity. Git's HEAD is recorded beside it and
-decides nothing.
+pins, the harness, the gates and arms, the pytest configuration, the pinned packages, the versions
+that run, the files of the SDK and the cookbook, and the service's identity. Git's HEAD is recorded
+beside it and decides nothing.
 """
 
 from __future__ import annotations
 
-import platform
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness.digest import sha256_bytes, sha256_file, sha256_json
+from harness.digest import sha256_file, sha256_json
 from harness.errors import StoreError
+from harness.gates.installed import installed_versions
 
-ALGORITHM = 1
+ALGORITHM = 2
 """Version of the digest's own recipe; part of the digest."""
 
 PACKAGE = Path(__file__).parents[1]
 """The package that runs, wherever it was imported from."""
 
-_TREES = ("harness", "tests/preflight")
+_TREES = ("harness", "tests/preflight", "tests/full")
 _SINGLE_FILES = ("conftest.py", "pytest.ini", "constraints.txt")
-_PACKAGES = ("pytest", "hypothesis", "numpy", "scikit-learn", "torch", "transformers", "tinker")
+_FILES_IF_PRESENT = ("tests/conftest.py",)
 _IGNORED_SUFFIXES = (".pyc",)
 
 
@@ -37,7 +36,7 @@ class Binding:
 
     Attributes:
         files: relative path → SHA-256.
-        versions: package → version, with the cookbook's RECORD digest.
+        versions: package → version, and a digest of the SDK's and the cookbook's files.
         service: identity of the service, as a JSON object.
     """
 
@@ -85,7 +84,7 @@ def bind(root: Path, spec_path: Path, service: Mapping[str, Any]) -> Binding:
         # Another checkout's code is what runs: proofs must be bound to it too.
         for path in _tree_files(PACKAGE):
             files[f"imported:{path.relative_to(PACKAGE).as_posix()}"] = sha256_file(path)
-    return Binding(files=files, versions=_versions(), service=service)
+    return Binding(files=files, versions=installed_versions(), service=service)
 
 
 def _bound_files(root: Path) -> Iterator[Path]:
@@ -102,6 +101,7 @@ def _bound_files(root: Path) -> Iterator[Path]:
                 fix="run from the project's root, or restore the file",
             )
         yield path
+    yield from (root / name for name in _FILES_IF_PRESENT if (root / name).is_file())
 
 
 def _tree_files(tree: Path) -> Iterator[Path]:
@@ -116,26 +116,6 @@ def _tree_files(tree: Path) -> Iterator[Path]:
             )
         if path.is_file() and path.suffix not in _IGNORED_SUFFIXES:
             yield path
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    versions.update({name: metadata.version(name) for name in _PACKAGES})
-    versions["tinker-cookbook"] = metadata.version("tinker-cookbook")
-    versions["tinker-cookbook RECORD"] = _record_sha256("tinker-cookbook")
-    return versions
-
-
-def _record_sha256(package: str) -> str:
-    record = metadata.distribution(package).read_text("RECORD")
-    if not record:
-        raise StoreError(
-            "an installed package does not list its files, so a proof cannot be bound to them",
-            expected=f"the RECORD of {package}",
-            found="nothing",
-            fix=f"install {package} from a wheel",
-        )
-    return sha256_bytes(record.encode())
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from harness.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
 
+OFFLINE = "advantage_properties"
+HEAD = """
+@pytest.mark.preflight
+@pytest.mark.gate("advantage_properties")
+def test_advantage_properties(gate):
+"""
+MEASURED = '{head}    gate.check("q", 1.0, effect="e", at_most=2)\n'
 GATE = """
 @pytest.mark.preflight{live}
 @pytest.mark.gate("{gate_id}")
@@ -62,3 +70,14 @@ def write_gates(root: Path, **bodies: str) -> None:
         mark = "\n@pytest.mark.live" if live[gate_id] else ""
         parts.append(bodies.get(gate_id, GATE.format(gate_id=gate_id, live=mark)))
     (root / "tests" / "preflight" / "test_gates.py").write_text("".join(parts))
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Run pytest on the project inside this process."""
+    return pytester.runpytest_inprocess("-p", "no:randomly", *arguments)
+
+
+def outcomes(root: Path) -> dict[str, str]:
+    """Return the outcome of each gate that the last session ran."""
+    summary = json.loads((root / "artifacts" / "last-session.json").read_text())
+    return {gate_id: found["outcome"] for gate_id, found in summary["gates"].items()}

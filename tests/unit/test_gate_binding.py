@@ -12,7 +12,7 @@ import pytest
 from mini_project import make_project
 
 from harness.errors import StoreError
-from harness.gates import binding
+from harness.gates import binding, installed
 from harness.gates.binding import Binding, bind, differences, git_state
 
 SERVICE = {"service": "embedded", "dtype": "float32"}
@@ -63,7 +63,9 @@ BOUND = {
     "source added": (add_file("harness/deep/new.json"), ["harness/deep/new.json"]),
     "source renamed": (rename_code, ["harness/code.py", "harness/code2.py"]),
     "gate": (edit_file("tests/preflight/test_gates.py"), ["tests/preflight/test_gates.py"]),
+    "arm": (edit_file("tests/full/test_arms.py"), ["tests/full/test_arms.py"]),
     "conftest": (edit_file("conftest.py"), ["conftest.py"]),
+    "tests' conftest": (add_file("tests/conftest.py"), ["tests/conftest.py"]),
     "pytest.ini": (edit_file("pytest.ini"), ["pytest.ini"]),
     "constraints": (edit_file("constraints.txt"), ["constraints.txt"]),
 }
@@ -109,9 +111,9 @@ def test_another_version_makes_every_proof_stale(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = bound(root)
-    stock = binding.metadata.version
+    stock = installed.metadata.version
     monkeypatch.setattr(
-        binding.metadata, "version", lambda name: "9.9" if name == "torch" else stock(name)
+        installed.metadata, "version", lambda name: "9.9" if name == "torch" else stock(name)
     )
     after = bound(root)
     assert before.digest_for(live=False) != after.digest_for(live=False)
@@ -146,7 +148,7 @@ def test_a_bound_file_that_is_missing_is_refused(root: Path, name: str) -> None:
 def test_a_package_without_a_list_of_files_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distribution = type(binding.metadata.distribution("tinker-cookbook"))
+    distribution = type(installed.metadata.distribution("tinker-cookbook"))
     monkeypatch.setattr(distribution, "read_text", without_record(distribution.read_text))
     with pytest.raises(StoreError, match="RECORD of tinker-cookbook"):
         bound(root)
@@ -154,6 +156,38 @@ def test_a_package_without_a_list_of_files_is_refused(
 
 def without_record(read_text: Callable[..., str | None]) -> Callable[..., str | None]:
     return lambda self, name: None if name == "RECORD" else read_text(self, name)
+
+
+def small_package(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of two files in place of the SDK, where an import would find it."""
+    package = root / "site" / "smallpackage"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("A = 1\n")
+    (package / "table.json").write_text("{}\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.setattr(installed, "BY_FILES", ("smallpackage",))
+    return package
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "table.json", "added.py"])
+def test_an_edited_file_of_the_sdk_makes_every_proof_stale(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    package = small_package(root, monkeypatch)
+    before = bound(root)
+    with (package / name).open("a") as stream:
+        stream.write("\n")
+    after = bound(root)
+    assert before.digest_for(live=False) != after.digest_for(live=False)
+    assert differences(before.to_json(), after.to_json()) == ["versions:smallpackage files"]
+
+
+def test_an_sdk_that_cannot_be_found_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "BY_FILES", ("no_such_package_here",))
+    with pytest.raises(StoreError, match="no_such_package_here in one folder"):
+        bound(root)
 
 
 def git(root: Path, *arguments: str) -> None:

@@ -181,7 +181,7 @@ def test_the_hub_is_asked_for_the_pinned_revision(
 ) -> None:
     asked: list[str | None] = []
 
-    def hub(path: str, name: str, split: str, revision: str | None) -> Dataset:
+    def hub(*_: str, split: str, revision: str | None, **__: str) -> Dataset:
         asked.append(revision)
         lines = (rows / f"{split}.jsonl").read_text().splitlines()
         return Dataset.from_list([json.loads(line) for line in lines])
