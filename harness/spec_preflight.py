@@ -27,6 +27,13 @@ class ActivationCheck(SpecPart):
     max: float | None = None
     one_of: tuple[str | float, ...] | None = None
 
+    @property
+    def rule(self) -> dict[str, Any]:
+        """The range as a gate's rule (:func:`harness.gates.recorder.within`)."""
+        one_of = None if self.one_of is None else list(self.one_of)
+        bounds = {"at_least": self.min, "at_most": self.max, "one_of": one_of}
+        return {key: bound for key, bound in bounds.items() if bound is not None}
+
 
 class ActivationGate(SpecPart):
     """Proof that the treatment does something before the full run (contract §5)."""

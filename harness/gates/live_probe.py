@@ -84,6 +84,7 @@ class LiveProbe:
     ) -> None:
         self.client = client
         self.spec = spec
+        self.problems = tuple(problems)
         self.folder = folder
         self.label = label
         self.tolerances = EXACT if exact else SHARED

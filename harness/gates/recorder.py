@@ -22,7 +22,8 @@ def within(value: Scalar, rule: Mapping[str, Any]) -> bool:
 
     Rules: ``{"at_most": x}``, ``{"at_least": x}``, both together (a closed range),
     ``{"equals": v}``, ``{"one_of": [...]}``, ``{"above": x}`` (strict), ``{"below": x}`` (strict).
-    A non-finite number is never inside anything; an empty rule allows nothing.
+    A non-finite number is never inside anything; an empty rule allows nothing, and so does a
+    bound that is not finite: it could never be missed.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return False
@@ -35,7 +36,7 @@ def _obeys(value: Scalar, key: str, bound: Any) -> bool:
     if key == "one_of":
         same = [item for item in bound if type(item) is type(value) and item == value]
         return isinstance(bound, list | tuple) and bool(same)
-    if isinstance(value, str | bool) or isinstance(bound, str | bool):
+    if isinstance(value, str | bool) or isinstance(bound, str | bool) or not math.isfinite(bound):
         return False
     comparisons = {
         "at_most": value <= bound,
@@ -62,6 +63,11 @@ def short(value: Any) -> str:
         return f"{value:.4g}"
     text = str(value)
     return f"{text[:12]}…" if _DIGEST.fullmatch(text) else text
+
+
+def _strict(value: Any) -> Any:
+    """Return the value as strict JSON can hold it: a number that is not finite by its name."""
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class GateRecorder:
@@ -93,12 +99,9 @@ class GateRecorder:
         Raises:
             GateError: naming clause, measured, allowed and effect.
         """
-        if isinstance(value, float) and not math.isfinite(value):
-            stored: Scalar = repr(value)
-            inside = False
-        else:
-            stored, inside = value, within(value, rule)
-        self.measures.append({"name": name, "value": stored, "rule": dict(rule), "where": where})
+        stored, kept = _strict(value), {key: _strict(bound) for key, bound in rule.items()}
+        inside = within(value, rule)
+        self.measures.append({"name": name, "value": stored, "rule": kept, "where": where})
         if not inside:
             raise GateError(
                 f"gate {self.gate_id} ({self.clause}): {name} is outside what is allowed; {effect}",

@@ -7,7 +7,7 @@ import pytest
 from harness.experiment import Experiment
 from harness.gates.pilot import pilot_values, run_pilot
 from harness.gates.prompt_activation import measure_prompts, table_text
-from harness.gates.recorder import GateRecorder
+from harness.gates.recorder import GateRecorder, within
 from harness.problems import load_problems
 from harness.session import HarnessSession
 
@@ -19,18 +19,8 @@ def test_dry_activation(gate: GateRecorder, harness_session: HarnessSession) -> 
     train = load_problems(spec, "train", harness_session.options.gsm8k_dir)
     for found in measure_prompts(spec, train):
         measured, check = found.measured, found.check
-        rule = {
-            key: bound
-            for key, bound in (("at_least", check.min), ("at_most", check.max))
-            if bound is not None
-        }
         gate.note(f"medians of {found.arm.name}", list(measured.medians_B))
-        inside = all(
-            (check.min is None or median >= check.min)
-            and (check.max is None or median <= check.max)
-            for median in measured.medians_B
-        )
-        if not inside:
+        if not all(within(median, check.rule) for median in measured.medians_B):
             table = table_text(spec, train, found.arm, check)
             gate.note("table", table.splitlines())
             harness_session.report(
@@ -49,7 +39,7 @@ def test_dry_activation(gate: GateRecorder, harness_session: HarnessSession) -> 
                 value,
                 effect=effect,
                 where=f"{found.arm.name}, {len(measured.medians_B)} batches",
-                **rule,
+                **check.rule,
             )
 
 
@@ -65,20 +55,11 @@ def test_pilot_activation(
     gate.note("activation_calibration", values.to_json())
     gate.note("effective_contributors", pilot.contributors)
     for check in spec.activation_gate.checks:
-        rule = {
-            key: bound
-            for key, bound in (
-                ("at_least", check.min),
-                ("at_most", check.max),
-                ("one_of", list(check.one_of) if check.one_of is not None else None),
-            )
-            if bound is not None
-        }
         for arm, value in values.of(check.metric):
             gate.check(
                 check.metric,
                 value,
                 effect="the full run would not test the treatment it names",
                 where=arm,
-                **rule,
+                **check.rule,
             )

@@ -5,12 +5,8 @@ Answers of a service that is out of capacity (429, 503) are the capacity layer's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from uuid import uuid4
-
 import pytest
 
-from harness.experiment import Experiment
 from harness.gates.live_probe import LiveProbe
 from harness.gates.model_facts import measure_model
 from harness.gates.optimizer_rule import measure_optimizer_rule
@@ -19,33 +15,9 @@ from harness.gates.sampling_facts import measure_greedy, measure_seeds
 from harness.gates.service_facts import measure_agreement, measure_freshness
 from harness.gates.stop_facts import measure_stops
 from harness.health import get_json
-from harness.problems import load_problems
-from harness.service import register_model_tokenizer
 from harness.session import HarnessSession
 
 pytestmark = [pytest.mark.preflight, pytest.mark.live]
-
-PROBE_ITEMS = 16
-
-
-@pytest.fixture(scope="module")
-def probe(
-    harness_session: HarnessSession,
-    experiment: Experiment,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[LiveProbe]:
-    spec = harness_session.loaded.spec
-    register_model_tokenizer(spec)
-    problems = load_problems(spec, "test", harness_session.options.gsm8k_dir).problems
-    with experiment.sdk_client() as client:
-        yield LiveProbe(
-            client,
-            spec,
-            problems[:PROBE_ITEMS],
-            tmp_path_factory.mktemp("service-facts"),
-            f"facts-{uuid4().hex[:8]}",
-            exact=harness_session.service_name == "embedded",
-        )
 
 
 @pytest.mark.gate("service_model")

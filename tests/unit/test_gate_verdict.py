@@ -82,6 +82,9 @@ def test_fail_beats_unknown_beats_pass() -> None:
         ("3", {"at_most": 4}, False),
         (float("nan"), {"at_most": 1.0}, False),
         (float("inf"), {"at_least": 1.0}, False),
+        (1.0, {"at_most": float("inf")}, False),
+        (1.0, {"above": float("-inf")}, False),
+        (1.0, {"at_most": float("nan")}, False),
         (1.0, {}, False),
         (1.0, {"roughly": 1.0}, False),
     ],
@@ -112,4 +115,12 @@ def test_a_value_that_is_not_finite_fails_and_leaves_strict_json() -> None:
     with pytest.raises(GateError):
         recorder.check("x", float("nan"), effect="e", at_most=1.0)
     assert recorder.measures[0]["value"] == "nan"
+    assert measures_ok(recorder.measures) == [False]
+
+
+def test_a_bound_that_cannot_be_missed_proves_nothing_and_leaves_strict_json() -> None:
+    recorder = GateRecorder("dry_activation", "contract §5")
+    with pytest.raises(GateError, match="x ≤ inf"):
+        recorder.check("x", 1.0, effect="e", at_most=float("inf"))
+    assert recorder.measures[0]["rule"] == {"at_most": "inf"}
     assert measures_ok(recorder.measures) == [False]
