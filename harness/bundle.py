@@ -27,6 +27,7 @@ from harness.plan import GATES_FOLDER, PlannedRun
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.store import read_jsonl, write_json_atomic, write_new
+from harness.timings import read_timings
 
 SCRIPTS = (
     "advantage_seam",
@@ -78,12 +79,12 @@ def collect(run: PlannedRun, root: Path, redactor: Redactor) -> Bundle:
     """
     result = read_result(run.folder / "result.json")
     record, gaps = EvidenceRecord.empty(), []
-    for piece in _pieces(run, result, root):
+    for piece in pieces(run, result, root):
         try:
-            record = record.with_file(piece.name, piece.kind, _redacted(piece, redactor))
+            record = record.with_file(piece.name, piece.kind, redacted(piece, redactor))
         except DocumentError as error:
             gaps.append(f"{piece.name}: {error.found or error.problem}")
-    record = _with_numbers(record, run, result)
+    record = with_numbers(record, run, result)
     arms = [arm.name for arm in run.spec.arms]
     status = completeness(record, arms=arms, patched=run.plan["code"].get("dirty"))
     taken = {file.name for file in record.files}
@@ -138,7 +139,8 @@ def status_of(bundle: Bundle) -> str:
     return "partial" if complete and bundle.gaps else bundle.status.status
 
 
-def _pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piece]:
+def pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piece]:
+    """Yield every file of evidence that the run has so far, its text not redacted yet."""
     executed = _executed_binding(run)
     yield from _scripts(executed, root)
     yield from _code(run, executed, root)
@@ -217,8 +219,8 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _timing(run: PlannedRun) -> dict[str, Any]:
-    """Return the measured seconds of every step of every finished arm."""
-    return {
+    """Return the measured seconds of every stage, and of every step of every finished arm."""
+    steps = {
         arm.name: {
             key: [row[key] for row in read_jsonl(path) if key in row]
             for key in ("step_s", "training_s")
@@ -227,22 +229,24 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
         if read_done(run.folder, arm.name) is not None
         for path in [attempt_folder(run.folder, arm.name) / "steps.jsonl"]
     }
+    stages = list(read_timings(run.folder))
+    return {"stages": stages, "steps": steps} if stages or steps else {}
 
 
-def _with_numbers(
-    record: EvidenceRecord, run: PlannedRun, result: ResultDocument
-) -> EvidenceRecord:
+def with_numbers(record: EvidenceRecord, run: PlannedRun, result: ResultDocument) -> EvidenceRecord:
+    """Return the record with the final checkpoint and the numbers of every arm that has them."""
+    held = {(row.arm, row.uri) for row in record.checkpoints}
     for arm in run.spec.arms:
         done = read_done(run.folder, arm.name)
-        if done is not None:
+        if done is not None and (arm.name, done["sampler_uri"]) not in held:
             record = record.with_checkpoint(arm.name, done["steps"], done["sampler_uri"])
     for name, numbers in result.metrics.model_dump(mode="json")["arms"].items():
         record = record.with_metrics(name, numbers)
     return record
 
 
-def _redacted(piece: Piece, redactor: Redactor) -> str:
-    """Return the text without secrets, byte for byte the run's own where it holds none."""
+def redacted(piece: Piece, redactor: Redactor) -> str:
+    """Return a file's text without secrets, byte for byte the run's own where it holds none."""
     if piece.name.endswith(".jsonl"):
         # Only line feeds end a line here: a text may hold other separators unescaped.
         lines = [line + "\n" for line in piece.text.split("\n") if line]

@@ -30,6 +30,7 @@ from harness.run_scores import evaluation_section, frozen_evaluator, is_whole, s
 from harness.selection import selection_defects
 from harness.spec_rules import resolve_roles
 from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
+from harness.timings import with_observed_usage
 from harness.training_grader import grader_disagreements
 
 OBSERVATIONS_NAME = "observations.jsonl"
@@ -79,6 +80,10 @@ def decide_run(
         **decision.report(),
         "capped_verdict": verdict,
         "capped_reason": reason,
+        "gates": {
+            gate_id: {"outcome": found.outcome.value, "session": found.session}
+            for gate_id, found in standings.items()
+        },
         "secondary": secondary,
         "grader_disagreements": grader_disagreements(rows),
     }
@@ -105,6 +110,8 @@ def preflight_sections(
         notes = standings[gate_id].record.get("notes", {}) if gate_id in standings else {}
         if name in notes:
             sections[name] = notes[name]
+    if "feasibility" in sections:
+        sections["feasibility"] = with_observed_usage(sections["feasibility"], run.folder)
     starts = arm_starts(run)
     if starts:
         sections["initialization_provenance"] = run_provenance(run, starts)

@@ -7,7 +7,6 @@ alone. ``result.json`` is brought up to date as each one ends.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,21 +16,23 @@ from typing import Any
 import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
-from harness.conclusion import decide_run, score_numbers
+from harness.conclusion import decide_run
+from harness.deviations import with_executed, with_revision
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError, StoreError
-from harness.evaluate import BASE_ARM, METRIC, predictions_path
+from harness.evaluate import BASE_ARM, predictions_path
 from harness.gates.binding import git_state
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
-from harness.result import ResultDocument, publish, read_result, result_line
+from harness.redact import Redactor
+from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
+from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
 from harness.service import create_initial_state
 from harness.session import HarnessSession
 from harness.stage import StepProgress, run_stage
-from harness.store import RunFolder, read_jsonl, write_json_atomic, write_new
-
-RESULT_NAME = "result.json"
+from harness.store import RunFolder, write_json_atomic, write_new
+from harness.timings import record_timing
 
 
 class Experiment:
@@ -47,7 +48,8 @@ class Experiment:
         self.session = session
         self.pilot_steps = pilot_steps
         self.artifacts = session.options.artifacts / ("pilot" if pilot_steps else "")
-        self.stage_seconds: dict[str, float] = {}
+        self._session_timings: list[str] = []
+        self._redactor = Redactor.from_environment(os.environ)
 
     def pilot(self, steps: int) -> Experiment:
         """Return a pilot of ``steps`` steps of the same session."""
@@ -106,16 +108,17 @@ class Experiment:
         write_json_atomic(run.path / PLAN_NAME, plan)
         # Not the title: prose may hold more sentences than a summary is allowed.
         summary = f"{loaded.name}: planned, nothing trained yet."
-        publish(run.path / RESULT_NAME, ResultDocument.start(summary))
+        document = with_revision(ResultDocument.start(summary), loaded, options.spec_path.parent)
+        publish(run.path / RESULT_NAME, document)
         return run.path
 
     def _keep_gate_evidence(self, folder: Path) -> None:
         """Copy the sessions that the gates rest on, so that the run can be judged without us."""
         kept = folder / GATES_FOLDER
-        kept.mkdir()
+        kept.mkdir(exist_ok=True)
         for session in sorted({found.session for found in self.session.standings().values()}):
             source = self.session.gates_folder / f"{session}.jsonl"
-            if session and source.exists():
+            if session and source.exists() and not (kept / source.name).exists():
                 write_new(kept / source.name, source.read_bytes())
 
     @property
@@ -190,7 +193,8 @@ class Experiment:
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             self._stage("harness.evaluate", arm_name, lambda: None)
-        accuracy = self._post_scores(arm_name)
+        accuracy = post_scores(self.run, arm_name)
+        post_stage(self.run, self.session.options.root, self._redactor)
         self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
         return accuracy
 
@@ -212,30 +216,15 @@ class Experiment:
             log_path=self._new_log(f"{stage}-{arm_name}"),
             on_poll=on_poll,
         )
-        self.stage_seconds[f"{stage} {arm_name}"] = seconds
-        enter_all(self.run.folder, ignored={RESULT_NAME})
+        record_timing(self.run.folder, stage, arm_name, seconds)
+        self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
+        enter_all(self.run.folder, ignored=GROWING_FILES)
 
     def _new_log(self, stem: str) -> Path:
         """Return a log name that no earlier attempt used: a run's files are written once."""
         folder = self.run.folder / "logs"
         number = len(list(folder.glob(f"{stem}-*.log"))) + 1
         return folder / f"{stem}-{number:02d}.log"
-
-    def _post_scores(self, arm_name: str) -> float:
-        rows = read_jsonl(predictions_path(self.run.folder, arm_name))
-        numbers = score_numbers(rows)
-        document = read_result(self.result_path)
-        if arm_name == BASE_ARM:
-            document = document.with_metrics(numbers)
-        else:
-            document = document.with_metrics(numbers, arm=arm_name).arm_completed(arm_name)
-        publish(self.result_path, document.with_summary(self._progress(document)))
-        return numbers[METRIC]
-
-    def _progress(self, document: ResultDocument) -> str:
-        done, planned = len(document.completed_arms), len(self.run.spec.arms)
-        name = self.run.plan["spec"]
-        return f"{name}: {done} of {planned} arms trained and scored, no verdict yet."
 
     def missing_scores(self) -> list[str]:
         """Return what is not scored yet and must be before the run may end: base model and arms.
@@ -251,19 +240,22 @@ class Experiment:
         Raises:
             DecisionError: for rows from which no decision may be drawn.
         """
-        started_s = time.monotonic()
-        document = decide_run(self.run, read_result(self.result_path), self.session.standings())
+        standings = self.session.standings()
+        self._keep_gate_evidence(self.run.folder)
+        document = with_executed(read_result(self.result_path), self.run)
+        document = decide_run(self.run, document, standings)
+        root = self.session.options.root
+        document = with_evidence(document, self.run, root, self._redactor, ended=True)
         publish(self.result_path, document)
         enter_all(self.run.folder)
         self.session.report(f"manifest sealed: {seal(self.run.folder)}")
-        self.stage_seconds["decision"] = time.monotonic() - started_s
         return document
 
     def closing_lines(self) -> list[str]:
         """Return the last lines of a session that worked on a run."""
         if "run" not in self.__dict__:
             return []
-        lines = [f"stage {name}: {seconds:.1f} s" for name, seconds in self.stage_seconds.items()]
+        lines = list(self._session_timings)
         document = read_result(self.result_path)
         lines.append(document.summary)
         if document.verdict is not None:

@@ -17,6 +17,7 @@ from harness.errors import DocumentError
 from harness.result_rules import Reason, Status, Verdict, broken_result_rule, refuse_losses
 from harness.store import write_json_atomic
 
+RESULT_NAME = "result.json"
 Number = int | float
 Section = dict[str, Any]
 SECTIONS = (

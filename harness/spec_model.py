@@ -27,6 +27,7 @@ from harness.spec_preflight import (
     GenerationAudit,
     RestorationPreflight,
 )
+from harness.spec_revision import SpecRevision
 
 
 class RowDigests(SpecPart):
@@ -210,6 +211,7 @@ class ExperimentSpec(SpecPart):
     feasibility_check: Any = None
     execution: Execution = Execution()
     embedded: Embedded | None = None
+    revision: SpecRevision | None = None
 
     def arm(self, name: str) -> Arm:
         """Return the arm called ``name``.

@@ -16,6 +16,7 @@ from harness.errors import SpecError
 from harness.spec_model import Arm, Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, Violation, repeated
 from harness.spec_preflight_rules import preflight_violations
+from harness.spec_revision import revision_violations
 
 EMBEDDED_PREFIX = "embedded/"
 """Base models whose bytes the spec itself must pin."""
@@ -47,6 +48,7 @@ def violations(
             preflight_violations(spec),
             _decision_rules(spec),
             _execution_rules(spec),
+            revision_violations(spec.revision),
         )
     )
 

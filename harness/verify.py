@@ -18,9 +18,11 @@ from harness.evaluation_record import judge_evaluation
 from harness.gates.verdict import Outcome, combine
 from harness.manifest import MANIFEST_NAME, Finding, check_manifest
 from harness.plan import PlannedRun, effective_config, read_plan
-from harness.result import ResultDocument, read_result
+from harness.result import RESULT_NAME, ResultDocument, read_result
+from harness.run_result import GROWING_FILES
 from harness.run_scores import evaluator_id_of
 from harness.store import read_jsonl
+from harness.verify_evidence import deviations_check, evidence_check
 from harness.verify_gates import gate_checks
 from harness.verify_judgement import (
     decision_check,
@@ -32,7 +34,6 @@ from harness.verify_rows import Check, failed, grading_check, items_check, passe
 from harness.verify_training import checkpoints_check, training_checks
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
-RESULT_NAME = "result.json"
 MALFORMED = (
     HarnessError,
     OSError,
@@ -104,6 +105,8 @@ def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
     yield "decision", lambda: decision_check(run, result, predictions)
     yield "provenance", lambda: provenance_check(run, result)
     yield "metrics", lambda: metrics_check(result, predictions)
+    yield "deviations", lambda: deviations_check(run, result)
+    yield "evidence", lambda: evidence_check(run, result, predictions)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -125,7 +128,7 @@ def _manifest(folder: Path) -> Check:
     running = _is_running(folder)
     if running and not (folder / MANIFEST_NAME).exists():
         return unknown("manifest", "nothing of this unfinished run is entered yet")
-    findings = check_manifest(folder, ignored={RESULT_NAME} if running else ())
+    findings = check_manifest(folder, ignored=GROWING_FILES if running else ())
     if running and all(finding.kind in ("unsealed", "added") for finding in findings):
         return unknown("manifest", f"the run has not ended: {_listed(findings)}")
     if findings:

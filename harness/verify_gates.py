@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.conclusion import SECTION_OF_GATE
+from harness.conclusion import DECISION_NAME, SECTION_OF_GATE
+from harness.digest import parse_json
 from harness.gates.binding import Binding
 from harness.gates.catalog import gate_entry, required_gate_ids
 from harness.gates.evidence import SessionEvidence, read_history
 from harness.gates.recorder import measures_ok
 from harness.plan import GATES_FOLDER, PlannedRun
 from harness.result import ResultDocument
+from harness.timings import with_observed_usage
 from harness.verify_rows import Check, failed, passed, unknown
 
 Sessions = dict[str, SessionEvidence]
@@ -50,8 +52,11 @@ def _gate(run: PlannedRun, gate_id: str, sessions: Sessions) -> Check:
 
 
 def _relied_on(run: PlannedRun, gate_id: str, sessions: Sessions) -> SessionEvidence | None:
-    planned = run.plan.get("gates", {}).get(gate_id)
-    return None if planned is None else sessions.get(planned["session"])
+    """Return the session the verdict rests on, or, before there is one, the plan."""
+    path = run.folder / DECISION_NAME
+    decided = parse_json(path.read_bytes(), where=path.name) if path.exists() else {}
+    relied = decided.get("gates", run.plan.get("gates", {})).get(gate_id)
+    return None if relied is None else sessions.get(relied["session"])
 
 
 def _records(session: SessionEvidence, gate_id: str) -> list[dict[str, Any]]:
@@ -93,6 +98,8 @@ def _section(run: PlannedRun, result: ResultDocument, gate_id: str, sessions: Se
     measured = records[-1].get("notes", {}).get(section) if records else None
     if posted is None or measured is None:
         return unknown(section, f"posted: {posted is not None}, measured: {measured is not None}")
+    if section == "feasibility":
+        measured = with_observed_usage(measured, run.folder)
     if posted != measured:
         return failed(section, f"the result's record is not what gate {gate_id} measured")
     return passed(section, f"as gate {gate_id} measured it")

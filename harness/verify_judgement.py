@@ -15,14 +15,16 @@ from harness.conclusion import (
     decision_of,
     score_numbers,
 )
+from harness.decision import Decision
 from harness.digest import parse_json
 from harness.evaluate import BASE_ARM
+from harness.gates.catalog import required_gate_ids
 from harness.gates.verdict import Outcome
 from harness.observations import ROW_FIELDS
 from harness.plan import PlannedRun
 from harness.restoration_rules import judge_provenance
 from harness.result import ResultDocument
-from harness.result_rules import VERDICT_OF_REASON
+from harness.result_rules import cap_verdict
 from harness.store import read_jsonl
 from harness.training_grader import grader_disagreements
 from harness.verify_rows import Check, Rows, failed, passed, unknown
@@ -66,15 +68,30 @@ def decision_check(run: PlannedRun, result: ResultDocument, predictions: Rows) -
     for key, number in decision_numbers(decision).items():
         if posted.get(key) != number:
             return failed("decision", f"metrics {key}: posted {posted.get(key)}, rows {number}")
+    if fault := _cap_fault(run, result, decision, report):
+        return failed("decision", fault)
     capped = (report["capped_verdict"], report["capped_reason"])
-    if (result.verdict, result.outcome_reason) != capped:
-        return failed("decision", f"the result says {result.verdict}, the decision {capped[0]}")
-    if capped[0] not in (decision.verdict, "inconclusive"):
-        return failed("decision", f"gates may only weaken {decision.verdict}, not give {capped[0]}")
-    if VERDICT_OF_REASON[capped[1]] != capped[0]:
-        return failed("decision", f"{capped[1]} does not go with {capped[0]}")
     shown = "; ".join(f"{c.id} {c.mean:+.4f} ± {c.half_width:.4f}" for c in decision.criteria)
     return passed("decision", f"{capped[0]} ({capped[1]}) again: {shown}")
+
+
+def _cap_fault(
+    run: PlannedRun, result: ResultDocument, decision: Decision, report: Mapping[str, Any]
+) -> str:
+    """Return why the published verdict is not what rows and gates allow, "" if it is."""
+    capped = (report["capped_verdict"], report["capped_reason"])
+    if (result.verdict, result.outcome_reason) != capped:
+        return f"the result says {result.verdict}, the decision {capped[0]}"
+    allowed = cap_verdict(
+        decision.verdict,
+        decision.outcome_reason,
+        required=required_gate_ids(run.spec),
+        outcomes={gate: found["outcome"] for gate, found in report.get("gates", {}).items()},
+    )
+    incomplete = ("inconclusive", "incomplete_execution")
+    if capped not in (allowed, incomplete):
+        return f"recorded {capped}, the rows and gates allow {allowed}"
+    return ""
 
 
 def _agree(recorded: Any, again: Any) -> bool:

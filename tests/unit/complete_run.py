@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tinker
+from mini_project import ROOT
 from safetensors.numpy import save_file
 from small_run import BINDING, GRPO, GS1, TEST_ITEMS, plan_run
 
@@ -22,8 +23,11 @@ from harness.advantage_seam import arm_params
 from harness.advantages import RolloutBatch, compute
 from harness.arm import arm_folder
 from harness.arm_dataset import prompt_ids_sha256
+from harness.bundle import SCRIPTS
 from harness.conclusion import SECTION_OF_GATE, decide_run, score_numbers
+from harness.digest import sha256_file
 from harness.evaluate import BASE_ARM, freeze_evaluator, prediction_row, predictions_path
+from harness.gates.binding import Binding
 from harness.gates.catalog import required_gate_ids
 from harness.gates.evidence import EvidenceWriter
 from harness.gates.standing import Standing
@@ -31,10 +35,13 @@ from harness.gates.verdict import Outcome
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, PlannedRun, effective_config, read_plan
 from harness.problems import Problem
+from harness.redact import Redactor
 from harness.result import ResultDocument, publish
+from harness.run_result import with_evidence
 from harness.service import adapter_digest, register_model_tokenizer
 from harness.spec_model import Arm
 from harness.store import append_jsonl, write_json_atomic, write_jsonl_new
+from harness.timings import record_timing
 
 REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
 INITIAL_URI = "tinker://session:train:0/weights/initial"
@@ -49,9 +56,18 @@ NOTES = {
 """Sections of the result that gates measured."""
 
 
+RAN = Binding(
+    {f"harness/{stem}.py": sha256_file(ROOT / "harness" / f"{stem}.py") for stem in SCRIPTS},
+    BINDING.versions,
+    BINDING.service,
+)
+"""This tree's own scripts are what ran."""
+CLEAN = {"head": "0" * 40, "dirty": False}
+
+
 def complete_run(folder: Path) -> PlannedRun:
     """Plan, prove, train, score, decide and seal a run in ``folder / "run"``."""
-    planned = plan_run(folder)
+    planned = plan_run(folder, binding=RAN, code=CLEAN)
     standings = prove_gates(planned)
     write_initial_state(planned.folder)
     for arm in planned.spec.arms:
@@ -65,7 +81,11 @@ def complete_run(folder: Path) -> PlannedRun:
             document = document.with_metrics(numbers)
         else:
             document = document.with_metrics(numbers, arm=name).arm_completed(name)
-    publish(planned.folder / "result.json", decide_run(planned, document, standings))
+    for number, name in enumerate(ACCURATE):
+        record_timing(planned.folder, "evaluate", name, 1.0 + number)
+    document = decide_run(planned, document, standings)
+    document = with_evidence(document, planned, ROOT, Redactor.from_environment({}), ended=True)
+    publish(planned.folder / "result.json", document)
     reseal(planned.folder)
     return planned
 
@@ -79,7 +99,7 @@ def reseal(folder: Path) -> None:
 
 def prove_gates(planned: PlannedRun) -> dict[str, Standing]:
     """Write a session in which every required gate passed, and name it in the plan."""
-    writer = EvidenceWriter(planned.folder / GATES_FOLDER, "spec", BINDING, {})
+    writer = EvidenceWriter(planned.folder / GATES_FOLDER, "spec", RAN, {})
     standings: dict[str, Standing] = {}
     for gate_id in required_gate_ids(planned.spec):
         record = {
@@ -93,7 +113,7 @@ def prove_gates(planned: PlannedRun) -> dict[str, Standing]:
         writer.gate_started(gate_id)
         writer.gate_finished(gate_id, record)
         standings[gate_id] = Standing(gate_id, Outcome.PASS, "proven", (), record, writer.session)
-    writer.closing(BINDING)
+    writer.closing(RAN)
     writer.close()
     gates = {gate: {"outcome": "pass", "session": writer.session} for gate in standings}
     write_json_atomic(planned.folder / PLAN_NAME, {**planned.plan, "gates": gates})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -177,6 +178,30 @@ def edit_evaluator(run: Path) -> None:
     edit_json(run / "evaluator.json", "decoding", "max_tokens", value=81)
 
 
+def edit_usage(run: Path) -> None:
+    edit_json(run / "result.json", "feasibility", "observed_usage", "wall_seconds", value=1.0)
+
+
+def edit_posted_row(run: Path) -> None:
+    """Make one posted prediction right, with the digest of what is posted then."""
+    result = json.loads((run / "result.json").read_text())
+    for file in result["evidence"]["files"]:
+        if file["name"] == f"predictions.{GS1}.jsonl":
+            file["content"] = file["content"].replace('"value":0.0', '"value":1.0', 1)
+            file["content"] = file["content"].replace('"value": 0.0', '"value": 1.0', 1)
+            file["sha256"] = hashlib.sha256(file["content"].encode()).hexdigest()
+    (run / "result.json").write_text(json.dumps(result))
+
+
+def fail_a_gate_of_the_decision(run: Path) -> None:
+    edit_json(run / "decision.json", "gates", "dry_activation", "outcome", value="fail")
+    edit_json(run / "decision.json", "capped_reason", value="tie")
+
+
+def hide_a_deviation(run: Path) -> None:
+    edit_json(run / ATTEMPT / "effective_config.json", "kl_penalty_coef", value=0.1)
+
+
 FORGERIES: list[tuple[Forgery, str]] = [
     (edit_value, "grading"),
     (edit_text, "grading"),
@@ -205,5 +230,9 @@ FORGERIES: list[tuple[Forgery, str]] = [
     (edit_measure, "gate advantage_properties"),
     (edit_measure_and_chain, "gate dry_activation"),
     (edit_section, "activation_calibration"),
+    (edit_usage, "feasibility"),
+    (edit_posted_row, "evidence"),
+    (fail_a_gate_of_the_decision, "decision"),
+    (hide_a_deviation, "deviations"),
     (edit_evaluator, "evaluator"),
 ]

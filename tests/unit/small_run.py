@@ -96,14 +96,22 @@ def write_spec(folder: Path, raw: Mapping[str, Any]) -> LoadedSpec:
     return load_spec(path)
 
 
-def plan_run(folder: Path, raw: Mapping[str, Any] | None = None) -> PlannedRun:
+NO_CODE: Mapping[str, Any] = {"head": None, "dirty": None}
+
+
+def plan_run(
+    folder: Path,
+    raw: Mapping[str, Any] | None = None,
+    binding: Binding = BINDING,
+    code: Mapping[str, Any] = NO_CODE,
+) -> PlannedRun:
     """Plan a run in ``folder / "run"`` as the experiment does, and read the plan back."""
     rows = write_rows(folder / "rows")
     run = folder / "run"
     run.mkdir()
     loaded = write_spec(run, raw or small_spec_json())
     train, test = (load_problems(loaded.spec, split, rows) for split in ("train", "test"))
-    plan = make_plan(loaded, run.name, train, test, BINDING, {"head": None, "dirty": None})
+    plan = make_plan(loaded, run.name, train, test, binding, code)
     write_json_atomic(run / PLAN_NAME, plan)
     return read_plan(run, rows)
 

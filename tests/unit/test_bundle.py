@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from complete_run import complete_run, edit_json, read_back
+from complete_run import RAN, complete_run, edit_json, read_back
 from mini_project import ROOT
-from small_run import BINDING, GRPO, GS1
+from small_run import BINDING, GRPO, GS1, NO_CODE
 
 from harness.bundle import SCRIPTS, collect, report_lines, status_of, write_bundle
-from harness.digest import parse_json, sha256_bytes, sha256_file, sha256_json
+from harness.digest import parse_json, sha256_bytes, sha256_json
 from harness.errors import StoreError
 from harness.evidence import parse_evidence
 from harness.gates.binding import Binding
@@ -39,10 +39,8 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy" / "run"
 
 
-def bound_to_this_tree(folder: Path, code: Mapping[str, object]) -> PlannedRun:
-    """Say that the scripts of this tree ran, on a commit that is given."""
-    files = {f"harness/{stem}.py": sha256_file(ROOT / f"harness/{stem}.py") for stem in SCRIPTS}
-    binding = Binding(files, BINDING.versions, BINDING.service)
+def bound_to(folder: Path, binding: Binding, code: Mapping[str, object]) -> PlannedRun:
+    """Say that other files ran, on a commit that is given."""
     path = next((folder / "gates").iterdir())
     previous, lines = "", []
     for event in read_session(path).events:
@@ -58,7 +56,7 @@ def bound_to_this_tree(folder: Path, code: Mapping[str, object]) -> PlannedRun:
 
 
 def test_a_clean_revision_gives_complete_evidence(folder: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    run = read_back(folder)
     bundle = collect(run, ROOT, NONE)
     assert (status_of(bundle), bundle.status.missing, bundle.gaps) == ("complete", (), ())
     kinds = {file.kind for file in bundle.record.files}
@@ -96,7 +94,7 @@ def test_the_folder_holds_what_the_record_says(folder: Path, tmp_path: Path) -> 
 
 
 def test_code_that_did_not_run_is_no_script(folder: Path) -> None:
-    bundle = collect(read_back(folder), ROOT, NONE)
+    bundle = collect(bound_to(folder, BINDING, NO_CODE), ROOT, NONE)
     assert status_of(bundle) == "partial"
     assert set(bundle.status.missing) == {"script", "code_revision", "code_patch"}
     lines = report_lines(bundle)
@@ -105,7 +103,7 @@ def test_code_that_did_not_run_is_no_script(folder: Path) -> None:
 
 
 def test_a_dirty_tree_owes_a_patch_that_only_the_same_tree_can_give(folder: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": True})
+    run = bound_to(folder, RAN, {"head": "0" * 40, "dirty": True})
     bundle = collect(run, ROOT, NONE)
     assert bundle.status.missing == ("code_patch",), "this tree is on another commit"
 
@@ -132,7 +130,7 @@ def test_the_patch_gives_the_tree_that_ran(tmp_path: Path) -> None:
 
 
 def test_a_missing_arm_is_said(folder: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    run = read_back(folder)
     metrics = json.loads((folder / "result.json").read_text())["metrics"]["arms"]
     edit_json(folder / "result.json", "metrics", "arms", value={GRPO: metrics[GRPO]})
     bundle = collect(run, ROOT, NONE)
@@ -153,7 +151,7 @@ def test_no_secret_reaches_the_bundle(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_taken_keeps_the_evidence_from_being_complete(folder: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    run = read_back(folder)
     (folder / "predictions" / "a b.jsonl").write_text('{"item_id": "x"}\n')
     bundle = collect(run, ROOT, NONE)
     assert status_of(bundle) == "partial"
@@ -162,7 +160,7 @@ def test_a_file_that_cannot_be_taken_keeps_the_evidence_from_being_complete(fold
 
 
 def test_one_script_that_changed_since_is_a_gap_of_its_own(folder: Path, tmp_path: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    run = read_back(folder)
     tree = tmp_path / "tree" / "harness"
     tree.mkdir(parents=True)
     for stem in SCRIPTS:
@@ -175,7 +173,7 @@ def test_one_script_that_changed_since_is_a_gap_of_its_own(folder: Path, tmp_pat
 
 
 def test_predictions_of_the_base_model_are_owed_too(folder: Path) -> None:
-    run = bound_to_this_tree(folder, {"head": "0" * 40, "dirty": False})
+    run = read_back(folder)
     (folder / "predictions" / "base.jsonl").unlink()
     bundle = collect(run, ROOT, NONE)
     assert status_of(bundle) == "partial"

@@ -16,11 +16,12 @@ from harness.arm import arm_folder
 from harness.errors import StoreError
 from harness.evaluate import BASE_ARM, freeze_evaluator, predictions_path
 from harness.experiment import Experiment
-from harness.plan import read_plan
+from harness.plan import effective_config, read_plan
 from harness.result import read_result
 from harness.service import register_model_tokenizer
 from harness.session import HarnessSession, Options
 from harness.store import write_jsonl_new
+from harness.timings import read_timings
 
 CORRECT = {BASE_ARM: 10, GRPO: 20, GS1: 22}
 REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
@@ -30,6 +31,9 @@ START = {
     "output_sha256": "c" * 64,
     "reported": REPORTED,
 }
+STEP = dict.fromkeys(
+    ("reward_mean", "accuracy", "format", "truncation", "loss_sum", "step_s"), 0.5
+) | {"sampler_trainer_gap": {"max_abs": 0.0}}
 INITIAL = {
     "checkpoint_uri": "tinker://initial/weights/x",
     "adapter_sha256": "a" * 64,
@@ -87,10 +91,18 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         steps = int(rest[rest.index("--steps") + 1]) if "--steps" in rest else 2
         done = arm_folder(run.folder, arm) / "done.json"
         done.parent.mkdir(parents=True, exist_ok=True)
-        done.write_text(json.dumps({"steps": steps, "attempt": 1}))
+        done.write_text(
+            json.dumps({"steps": steps, "attempt": 1, "sampler_uri": f"tinker://{arm}"})
+        )
         start = {"arm": arm, **START}
         (done.parent / "attempt-01").mkdir(exist_ok=True)
-        (done.parent / "attempt-01" / "start.json").write_text(json.dumps(start))
+        attempt = done.parent / "attempt-01"
+        (attempt / "start.json").write_text(json.dumps(start))
+        config = {**effective_config(run.spec, run.spec.arm(arm)), "steps": steps}
+        (attempt / "effective_config.json").write_text(json.dumps(config))
+        about = {"arm": arm, "rollouts": run.spec.batch_size, **STEP}
+        rows = [{"step": step, **about} for step in range(steps)]
+        (attempt / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def evaluate(run: Any, arm: str, rest: list[str]) -> None:
         del rest
@@ -185,6 +197,13 @@ def test_numbers_appear_as_each_stage_ends(root: Path) -> None:
     assert document["metrics"]["arms"] == {GS1: {**base, "accuracy": 22 / TEST_ITEMS}}
     assert document["completed_arms"] == [GS1]
     assert document["summary"] == "local: 1 of 2 arms trained and scored, no verdict yet."
+    posted = {file["name"]: file["content"] for file in document["evidence"]["files"]}
+    assert set(posted) >= {f"predictions.{GS1}.jsonl", f"effective_config.{GS1}.json"}
+    own = (experiment.run.folder / f"predictions/{GS1}.jsonl").read_text()
+    assert posted[f"predictions.{GS1}.jsonl"] == own, "byte for byte the run's"
+    assert document["evidence"]["per_arm_metrics"] == document["metrics"]["arms"]
+    stages = [(row["stage"], row["arm"]) for row in read_timings(experiment.run.folder)]
+    assert stages == [("evaluate", BASE_ARM), ("arm", GS1), ("evaluate", GS1)]
 
 
 @pytest.mark.usefixtures("stages")

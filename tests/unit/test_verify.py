@@ -16,6 +16,7 @@ from small_run import GRPO, GS1
 import harness.problems
 from harness.digest import sha256_file, sha256_json
 from harness.gates.verdict import Outcome
+from harness.run_result import GROWING_FILES
 from harness.store import read_jsonl
 from harness.verify import exit_code, verify_run
 from harness.verify_rows import Check
@@ -186,7 +187,7 @@ def test_an_unfinished_run_with_a_damaged_file_is_false(run: Path) -> None:
 def reseal_without_seal(run: Path) -> None:
     from harness.manifest import enter_all
 
-    enter_all(run, ignored={"result.json"})
+    enter_all(run, ignored=GROWING_FILES)
 
 
 def test_without_the_data_set_items_are_unknown(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
