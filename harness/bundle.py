@@ -29,6 +29,9 @@ from harness.result import ResultDocument, read_result
 from harness.store import read_jsonl, write_json_atomic, write_new
 
 SCRIPTS = (
+    "advantage_batch",
+    "advantage_domain",
+    "advantage_modes",
     "advantage_seam",
     "advantages",
     "answers",
@@ -36,8 +39,10 @@ SCRIPTS = (
     "arm_dataset",
     "conclusion",
     "decision",
+    "embedding_similarity",
     "evaluate",
     "similarity",
+    "similarity_vectorisers",
     "training_record",
 )
 """Modules that train, score and decide; the whole tree is fixed by the code revision."""

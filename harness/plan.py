@@ -17,6 +17,7 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.similarity import similarity_parameters
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
@@ -37,6 +38,7 @@ def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:
         "advantage_mode": arm.advantage_mode,
         "tau": arm.tau,
         "similarity": arm.similarity,
+        "similarity_parameters": similarity_parameters(arm.similarity),
         "group_size": arm.group_size,
         "groups_per_batch": arm.groups_per_batch,
         "rollouts_per_step": arm.group_size * arm.groups_per_batch,

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.advantage_domain import DOMAINS
 from harness.digest import canonical_json, parse_json, sha256_json
 from harness.errors import DocumentError, SpecError
 from harness.pins import Pins, load_pins, resolve_pins
@@ -241,5 +242,6 @@ def _seed_notes(spec: ExperimentSpec) -> Iterator[str]:
         if seed not in trained:
             yield f"decision_rule.seeds holds {seed}, which no arm is planned with"
     for index, arm in enumerate(spec.arms):
-        if arm.advantage_mode == "grpo" and arm.tau is not None:
-            yield f"arms[{index}].tau = {arm.tau:g} has no effect in mode grpo"
+        weighs = arm.advantage_mode in DOMAINS and DOMAINS[arm.advantage_mode].weighs_prompts
+        if arm.tau is not None and not weighs:
+            yield f"arms[{index}].tau = {arm.tau:g} has no effect in mode {arm.advantage_mode}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import reference
+from harness.advantage_seam import arm_params
 from harness.arm import attempt_folder, read_done
 from harness.arm_dataset import prompt_ids_sha256
 from harness.arm_start import read_start
@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.reference_modes import reference_advantages
 from harness.service import adapter_digest
 from harness.spec_model import Arm
 from harness.store import read_jsonl
@@ -150,12 +151,10 @@ def _advantage_error(arm: Arm, batch_P: Sequence[Problem], rollouts: Sequence[Ro
     if [row["item_id"] for row in rollouts] != expected_ids:
         return math.inf
     rewards = [float(row["reward"]) for row in rollouts]
-    if arm.advantage_mode == "gs1" and arm.tau is not None:
-        questions = [problem.question for problem in batch_P]
-        expected = reference.gs1_advantages(questions, rewards, arm.tau)
-    else:
-        size = arm.group_size
-        groups = [rewards[at : at + size] for at in range(0, len(rewards), size)]
-        expected = [value for group in reference.grpo_advantages(groups) for value in group]
+    size = arm.group_size
+    groups = [rewards[at : at + size] for at in range(0, len(rewards), size)]
+    questions = [problem.question for problem in batch_P]
+    found = reference_advantages(arm.advantage_mode, questions, groups, arm_params(arm))
+    expected = [value for group in found for value in group]
     pairs = zip(expected, rollouts, strict=True)
     return max(abs(value - float(row["advantage"])) for value, row in pairs)
