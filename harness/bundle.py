@@ -100,9 +100,9 @@ def _owed(run: PlannedRun) -> Iterator[tuple[str, str]]:
     """Yield every file a finished run owes by name, and what its absence means."""
     for stem in SCRIPTS:
         yield f"script.{stem}.py", "the text here is not proven to be what ran"
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         yield f"effective_config.{arm.name}.json", "the arm has not finished"
-    for name in (BASE_ARM, *(arm.name for arm in run.spec.arms)):
+    for name in (BASE_ARM, *(arm.name for arm in run.spec.trainings)):
         yield f"predictions.{name}.jsonl", "not scored, or not taken"
 
 
@@ -147,7 +147,7 @@ def _pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Pie
     executed = _executed_binding(run)
     yield from _scripts(executed, root)
     yield from _code(run, executed, root)
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         if read_done(run.folder, arm.name) is not None:
             path = attempt_folder(run.folder, arm.name) / "effective_config.json"
             yield Piece(f"effective_config.{arm.name}.json", "effective_config", _text(path))
@@ -228,7 +228,7 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
             key: [row[key] for row in read_jsonl(path) if key in row]
             for key in ("step_s", "training_s")
         }
-        for arm in run.spec.arms
+        for arm in run.spec.trainings
         if read_done(run.folder, arm.name) is not None
         for path in [attempt_folder(run.folder, arm.name) / "steps.jsonl"]
     }
@@ -237,10 +237,12 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
 def _with_numbers(
     record: EvidenceRecord, run: PlannedRun, result: ResultDocument
 ) -> EvidenceRecord:
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         done = read_done(run.folder, arm.name)
         if done is not None:
-            record = record.with_checkpoint(arm.name, done["steps"], done["sampler_uri"])
+            record = record.with_checkpoint(
+                run.spec.arm_of(arm.name), done["steps"], done["sampler_uri"]
+            )
     for name, numbers in result.metrics.model_dump(mode="json")["arms"].items():
         record = record.with_metrics(name, numbers)
     return record

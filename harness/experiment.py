@@ -26,6 +26,7 @@ from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
 from harness.result import ResultDocument, publish, read_result, result_line
+from harness.run_scores import whole_arm_rows
 from harness.service import create_initial_state
 from harness.session import HarnessSession
 from harness.stage import StepProgress, run_stage
@@ -124,20 +125,26 @@ class Experiment:
         return self.run.folder / RESULT_NAME
 
     def ensure_initial_state(self) -> dict[str, Any]:
-        """Create the adapter all arms start from, once a run, and return ``initial.json``."""
-        path = self.run.folder / "initial.json"
-        if path.exists():
-            return parse_json(path.read_bytes(), where=path.name)
-        with self.sdk_client() as client:
-            state = create_initial_state(
-                client,
-                self.run.spec,
-                seed=self.run.spec.decision_rule.seeds[0],
-                name=f"initial-{self.run.folder.name}",
-                folder=self.run.folder / "initial_adapter",
-            )
-        write_json_atomic(path, state.to_json())
-        return state.to_json()
+        """Create the adapter that all arms of a seed start from, once a run and seed.
+
+        Returns:
+            ``initial.json``: the state of the first seed.
+        """
+        seeds = self.run.spec.decision_rule.seeds
+        for seed in seeds[:1] if self.pilot_steps else seeds:
+            path = self.run.initial_path(seed)
+            if path.exists():
+                continue
+            with self.sdk_client() as client:
+                state = create_initial_state(
+                    client,
+                    self.run.spec,
+                    seed=seed,
+                    name=f"{path.stem}-{self.run.folder.name}",
+                    folder=self.run.initial_adapter(seed),
+                )
+            write_json_atomic(path, state.to_json())
+        return self.run.initial_state()
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -227,8 +234,9 @@ class Experiment:
         document = read_result(self.result_path)
         if arm_name == BASE_ARM:
             document = document.with_metrics(numbers)
-        else:
-            document = document.with_metrics(numbers, arm=arm_name).arm_completed(arm_name)
+        elif (whole := whole_arm_rows(self.run, arm_name)) is not None:
+            arm = self.run.spec.arm_of(arm_name)
+            document = document.with_metrics(score_numbers(whole), arm=arm).arm_completed(arm)
         publish(self.result_path, document.with_summary(self._progress(document)))
         return numbers[METRIC]
 
@@ -242,7 +250,7 @@ class Experiment:
 
         The base model decides nothing, but a run that has ended takes no more numbers.
         """
-        names = [BASE_ARM, *(arm.name for arm in self.run.spec.arms)]
+        names = [BASE_ARM, *(arm.name for arm in self.run.spec.trainings)]
         return [name for name in names if not predictions_path(self.run.folder, name).exists()]
 
     def decide(self) -> ResultDocument:

@@ -237,10 +237,9 @@ def _feature_notes(spec: ExperimentSpec) -> Iterator[str]:
 
 
 def _seed_notes(spec: ExperimentSpec) -> Iterator[str]:
-    trained = {arm.seed for arm in spec.arms}
-    for seed in spec.decision_rule.seeds:
-        if seed not in trained:
-            yield f"decision_rule.seeds holds {seed}, which no arm is planned with"
+    seeds = spec.decision_rule.seeds
+    if len(seeds) > 1:
+        yield f"every arm is trained once with each of seeds {list(seeds)}, whatever its own seed"
     for index, arm in enumerate(spec.arms):
         weighs = arm.advantage_mode in DOMAINS and DOMAINS[arm.advantage_mode].weighs_prompts
         if arm.tau is not None and not weighs:

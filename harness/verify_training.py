@@ -68,24 +68,25 @@ def checkpoints_check(run: PlannedRun, predictions: Rows) -> Check:
     """Compare the weights that were scored with those that training ended with."""
     if not predictions:
         return unknown("checkpoints", "nothing was scored yet")
+    finals = {(BASE_ARM, run.spec.decision_rule.seeds[0]): run.spec.base_model}
+    for training in run.spec.trainings:
+        if (done := read_done(run.folder, training.name)) is not None:
+            finals[run.spec.arm_of(training.name), training.seed] = done["sampler_uri"]
     for arm, rows in predictions.items():
-        done = (
-            {"sampler_uri": run.spec.base_model} if arm == BASE_ARM else read_done(run.folder, arm)
-        )
-        expected = None if done is None else done["sampler_uri"]
-        scored = sorted({str(row["checkpoint"]) for row in rows})
-        if scored != [expected]:
-            return failed("checkpoints", f"{arm}: scored {scored[:3]}, trained {expected}")
+        for seed in sorted({row["seed"] for row in rows}):
+            scored = sorted({str(row["checkpoint"]) for row in rows if row["seed"] == seed})
+            if scored != [expected := finals.get((arm, seed))]:
+                return failed("checkpoints", f"{arm}: scored {scored[:3]}, trained {expected}")
     return passed("checkpoints", f"final weights of each of {sorted(predictions)}")
 
 
 def _start(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
     """Hash the initial adapter and the one the arm's client held before its first update."""
     name = f"start {arm.name}"
-    initial = run.initial_state()
+    initial = run.initial_state(arm.seed)
     if done["initial_checkpoint_uri"] != initial["checkpoint_uri"]:
         return failed(name, "the arm did not start from the run's initial state")
-    planned = adapter_digest(run.folder / "initial_adapter")
+    planned = adapter_digest(run.initial_adapter(arm.seed))
     found = adapter_digest(attempt / "start_adapter")
     recorded = read_start(attempt)["adapter_sha256"]
     if not planned == found == recorded == initial["adapter_sha256"]:
