@@ -20,6 +20,8 @@ from harness.spec_preflight_rules import preflight_violations
 
 EMBEDDED_PREFIX = "embedded/"
 """Base models whose bytes the spec itself must pin."""
+SCORED_METRICS = ("accuracy",)
+"""Metrics that the evaluation writes rows for; a criterion on another could only end incomplete."""
 BASELINE_MODE = "grpo"
 """The mode that names the baseline arm where ``decision_rule.arms`` does not."""
 
@@ -153,6 +155,9 @@ def _decision_rules(spec: ExperimentSpec) -> Iterator[Violation]:
 
 
 def _criterion_rules(criterion: Criterion, at: str) -> Iterator[Violation]:
+    if criterion.metric not in SCORED_METRICS:
+        allowed = f"one of {list(SCORED_METRICS)}: nothing else is scored, so no row would decide"
+        yield Violation(f"{at}.metric", criterion.metric, allowed)
     extra = sorted(criterion.weights.model_extra or {})
     if extra:
         yield Violation(f"{at}.weights", extra, "only treatment and baseline carry a weight")

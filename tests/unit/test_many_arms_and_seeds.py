@@ -162,7 +162,7 @@ def test_one_word_selects_an_arm_of_all_seeds_or_one_training(pytester: pytest.P
 
 def test_the_plugin_makes_one_case_a_training(pytester: pytest.Pytester) -> None:
     many_arms_project(pytester)
-    found = pytester.runpytest_subprocess("-m", "full", "--collect-only", "-q", "tests/full")
+    found = pytester.runpytest_inprocess("-m", "full", "--collect-only", "-q", "tests/full")
     lines = [line for line in found.outlines if "::test_arm[" in line]
     assert [line.partition("[")[2].rstrip("]") for line in lines] == TRAININGS, found.outlines
 

@@ -96,6 +96,7 @@ def refusal(document: dict[str, Any]) -> str:
             "correctness_preflight.paths[0].tolerances.reference_update",
             "{atol, rtol}",
         ),
+        ((*CRITERION, "metric"), "brevity", "decision_rule.criteria[0].metric", "accuracy"),
         ((*CRITERION, "margin"), 1, "decision_rule.criteria[0].margin", "between -1.0 and 1.0"),
         ((*CRITERION, "margin"), -1.5, "decision_rule.criteria[0].margin", "between -1.0 and 1.0"),
         ((*CRITERION, "bounds"), [1, 0], "decision_rule.criteria[0].bounds", "low < high"),
