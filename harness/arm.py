@@ -127,7 +127,7 @@ def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int)
         ArmError: when a step was not what the plan says, or the loop stopped early.
     """
     register_model_tokenizer(run.spec)
-    initial = run.initial_state()
+    initial = run.initial_state(arm.seed)
     dataset = ArmDataset(
         run.train_batches(arm)[:steps],
         arm.group_size,

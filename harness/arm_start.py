@@ -53,7 +53,7 @@ def prove_start(
         "reported": training.get_info().model_dump(mode="json", exclude_none=True),
     }
     write_json_atomic(attempt_folder / START_NAME, record)
-    expected = run.initial_state()["adapter_sha256"]
+    expected = run.initial_state(arm.seed)["adapter_sha256"]
     if adapter != expected:
         raise ArmError(
             "the arm does not start from the run's initial adapter",
@@ -69,14 +69,17 @@ def read_start(attempt_folder: Path) -> dict[str, Any]:
     return parse_json((attempt_folder / START_NAME).read_bytes(), where=START_NAME)
 
 
-def run_provenance(run: PlannedRun, starts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def run_provenance(
+    run: PlannedRun, starts: Mapping[str, Mapping[str, Any]], seed: int | None = None
+) -> dict[str, Any]:
     """Return contract §3's initialization_provenance of a run.
 
     Args:
         run: the plan, with the run's initial state.
         starts: arm → its ``start.json``.
+        seed: the seed that the arms were trained with; None is the first.
     """
-    initial = run.initial_state()
+    initial = run.initial_state(seed)
     found = InitialIdentity(
         initial_sha256=initial["adapter_sha256"],
         other_seed_sha256="",

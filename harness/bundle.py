@@ -30,6 +30,9 @@ from harness.store import read_jsonl, write_json_atomic, write_new
 from harness.timings import read_timings
 
 SCRIPTS = (
+    "advantage_batch",
+    "advantage_domain",
+    "advantage_modes",
     "advantage_seam",
     "advantages",
     "answers",
@@ -37,8 +40,10 @@ SCRIPTS = (
     "arm_dataset",
     "conclusion",
     "decision",
+    "embedding_similarity",
     "evaluate",
     "similarity",
+    "similarity_vectorisers",
     "training_record",
 )
 """Modules that train, score and decide; the whole tree is fixed by the code revision."""
@@ -96,9 +101,9 @@ def _owed(run: PlannedRun) -> Iterator[tuple[str, str]]:
     """Yield every file a finished run owes by name, and what its absence means."""
     for stem in SCRIPTS:
         yield f"script.{stem}.py", "the text here is not proven to be what ran"
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         yield f"effective_config.{arm.name}.json", "the arm has not finished"
-    for name in (BASE_ARM, *(arm.name for arm in run.spec.arms)):
+    for name in (BASE_ARM, *(arm.name for arm in run.spec.trainings)):
         yield f"predictions.{name}.jsonl", "not scored, or not taken"
 
 
@@ -144,7 +149,7 @@ def pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piec
     executed = _executed_binding(run)
     yield from _scripts(executed, root)
     yield from _code(run, executed, root)
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         if read_done(run.folder, arm.name) is not None:
             path = attempt_folder(run.folder, arm.name) / "effective_config.json"
             yield Piece(f"effective_config.{arm.name}.json", "effective_config", _text(path))
@@ -225,7 +230,7 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
             key: [row[key] for row in read_jsonl(path) if key in row]
             for key in ("step_s", "training_s")
         }
-        for arm in run.spec.arms
+        for arm in run.spec.trainings
         if read_done(run.folder, arm.name) is not None
         for path in [attempt_folder(run.folder, arm.name) / "steps.jsonl"]
     }
@@ -235,11 +240,13 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
 
 def with_numbers(record: EvidenceRecord, run: PlannedRun, result: ResultDocument) -> EvidenceRecord:
     """Return the record with the final checkpoint and the numbers of every arm that has them."""
-    held = {(row.arm, row.uri) for row in record.checkpoints}
-    for arm in run.spec.arms:
+    held = {row.uri for row in record.checkpoints}
+    for arm in run.spec.trainings:
         done = read_done(run.folder, arm.name)
-        if done is not None and (arm.name, done["sampler_uri"]) not in held:
-            record = record.with_checkpoint(arm.name, done["steps"], done["sampler_uri"])
+        if done is not None and done["sampler_uri"] not in held:
+            record = record.with_checkpoint(
+                run.spec.arm_of(arm.name), done["steps"], done["sampler_uri"]
+            )
     for name, numbers in result.metrics.model_dump(mode="json")["arms"].items():
         record = record.with_metrics(name, numbers)
     return record

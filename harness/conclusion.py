@@ -28,6 +28,7 @@ from harness.result import ResultDocument
 from harness.result_rules import cap_verdict
 from harness.run_scores import evaluation_section, frozen_evaluator, is_whole, scored_rows
 from harness.selection import selection_defects
+from harness.spec_model import Arm, ExperimentSpec
 from harness.spec_rules import resolve_roles
 from harness.store import read_jsonl, write_json_atomic, write_jsonl_new
 from harness.timings import with_observed_usage
@@ -118,12 +119,13 @@ def preflight_sections(
     return sections
 
 
-def arm_starts(run: PlannedRun) -> dict[str, dict[str, Any]]:
-    """Return the ``start.json`` of every arm that has finished."""
+def arm_starts(run: PlannedRun, seed: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return the ``start.json`` of every arm that has finished with a seed; None is the first."""
+    trainings = run.spec.at(run.spec.decision_rule.seeds[0] if seed is None else seed)
     return {
-        arm.name: read_start(attempt_folder(run.folder, arm.name))
-        for arm in run.spec.arms
-        if read_done(run.folder, arm.name) is not None
+        arm.name: {**read_start(attempt_folder(run.folder, trained.name)), "arm": arm.name}
+        for arm, trained in zip(run.spec.arms, trainings, strict=True)
+        if read_done(run.folder, trained.name) is not None
     }
 
 
@@ -147,10 +149,13 @@ def decision_of(
 
 
 def score_numbers(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the numbers posted for one arm, or the base model, from its prediction rows."""
+    """Return the numbers posted for one arm, or the base model, from its prediction rows.
+
+    With several seeds the accuracy is the mean over all of them, and rows are counted over all.
+    """
     return {
         METRIC: math.fsum(row["value"] for row in rows) / len(rows),
-        "items": len(rows),
+        "items": len({row["item_id"] for row in rows}),
         "unfinished": sum(not row["finished"] for row in rows),
         "unanswered": sum(row["prediction"] is None for row in rows),
     }
@@ -185,8 +190,8 @@ def freeze_observations(run: PlannedRun) -> dict[str, Any]:
     path = run.folder / OBSERVATIONS_NAME
     rows = tuple(
         {name: row[name] for name in ROW_FIELDS}
-        for arm in run.spec.arms
-        for row in read_jsonl(predictions_path(run.folder, arm.name))
+        for training in decided_trainings(run.spec)
+        for row in read_jsonl(predictions_path(run.folder, training.name))
     )
     if not path.exists():
         write_jsonl_new(path, rows)
@@ -202,6 +207,16 @@ def freeze_observations(run: PlannedRun) -> dict[str, Any]:
         "version": 1,
         "observations_file": {"name": OBSERVATIONS_NAME, "sha256": sha256_file(path)},
     }
+
+
+def decided_trainings(spec: ExperimentSpec) -> tuple[Arm, ...]:
+    """Return the trainings whose rows the decision rests on: those of treatment and baseline.
+
+    Further arms are trained, scored and reported, and no row of theirs decides anything.
+    """
+    roles = resolve_roles(spec)
+    deciding = {roles.treatment, roles.baseline}
+    return tuple(found for found in spec.trainings if spec.arm_of(found.name) in deciding)
 
 
 def decision_plan(run: PlannedRun) -> Plan:
@@ -230,7 +245,10 @@ def decision_numbers(decision: Decision) -> dict[str, float]:
 
 def _summary(run: PlannedRun, decision: Decision, verdict: str, capped_by: Sequence[str]) -> str:
     treatment, baseline = decision.arms.treatment, decision.arms.baseline
-    first = f"{treatment} and {baseline} were trained for {run.spec.steps} steps and compared"
+    seeds = run.spec.decision_rule.seeds
+    each = f" with each of seeds {list(seeds)}" if len(seeds) > 1 else ""
+    steps = f"{run.spec.steps} steps{each}"
+    first = f"{treatment} and {baseline} were trained for {steps} and compared"
     if not decision.criteria:
         kinds = ", ".join(defect.kind for defect in decision.defects)
         return f"{first}. The rows are incomplete ({kinds}), so the comparison is {verdict}."

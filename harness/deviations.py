@@ -89,7 +89,7 @@ def executed_differences(run: PlannedRun) -> list[Deviation]:
     """Return where the arms and the evaluation that ran are not what the spec says."""
     found = [
         row
-        for arm in run.spec.arms
+        for arm in run.spec.trainings
         if read_done(run.folder, arm.name) is not None
         for row in _arm_differences(run, arm)
     ]

@@ -188,7 +188,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
         checkpoint, seed = done["sampler_uri"], run.spec.arm(arm_name).seed
         client = service.create_sampling_client(model_path=checkpoint).result()
     about = {
-        "arm": arm_name,
+        "arm": arm_name if arm_name == BASE_ARM else run.spec.arm_of(arm_name),
         "seed": seed,
         "checkpoint": checkpoint,
         "metric": METRIC,

@@ -127,20 +127,26 @@ class Experiment:
         return self.run.folder / RESULT_NAME
 
     def ensure_initial_state(self) -> dict[str, Any]:
-        """Create the adapter all arms start from, once a run, and return ``initial.json``."""
-        path = self.run.folder / "initial.json"
-        if path.exists():
-            return parse_json(path.read_bytes(), where=path.name)
-        with self.sdk_client() as client:
-            state = create_initial_state(
-                client,
-                self.run.spec,
-                seed=self.run.spec.decision_rule.seeds[0],
-                name=f"initial-{self.run.folder.name}",
-                folder=self.run.folder / "initial_adapter",
-            )
-        write_json_atomic(path, state.to_json())
-        return state.to_json()
+        """Create the adapter that all arms of a seed start from, once a run and seed.
+
+        Returns:
+            ``initial.json``: the state of the first seed.
+        """
+        seeds = self.run.spec.decision_rule.seeds
+        for seed in seeds[:1] if self.pilot_steps else seeds:
+            path = self.run.initial_path(seed)
+            if path.exists():
+                continue
+            with self.sdk_client() as client:
+                state = create_initial_state(
+                    client,
+                    self.run.spec,
+                    seed=seed,
+                    name=f"{path.stem}-{self.run.folder.name}",
+                    folder=self.run.initial_adapter(seed),
+                )
+            write_json_atomic(path, state.to_json())
+        return self.run.initial_state()
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -231,7 +237,7 @@ class Experiment:
 
         The base model decides nothing, but a run that has ended takes no more numbers.
         """
-        names = [BASE_ARM, *(arm.name for arm in self.run.spec.arms)]
+        names = [BASE_ARM, *(arm.name for arm in self.run.spec.trainings)]
         return [name for name in names if not predictions_path(self.run.folder, name).exists()]
 
     def decide(self) -> ResultDocument:

@@ -66,7 +66,10 @@ def planned_config(spec: ExperimentSpec, items: int | None = None) -> dict[str, 
             "benchmark": spec.eval.benchmark,
             "n_examples": spec.eval.n_examples if items is None else items,
         },
-        "arms": {arm.name: effective_config(spec, arm) for arm in spec.arms},
+        "arms": {
+            arm.name: effective_config(spec, arm) for arm in spec.at(spec.decision_rule.seeds[0])
+        },
+        "seeds": len(spec.decision_rule.seeds),
     }
 
 

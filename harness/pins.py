@@ -33,9 +33,14 @@ BASELINE_REVISION = (
 
 REFERENCE_FILE = "harness/reference.py"
 IMPLEMENTATION_FILES = (
+    "harness/advantage_batch.py",
+    "harness/advantage_domain.py",
+    "harness/advantage_modes.py",
     "harness/advantage_seam.py",
     "harness/advantages.py",
+    "harness/embedding_similarity.py",
     "harness/similarity.py",
+    "harness/similarity_vectorisers.py",
 )
 """Everything between the loop's rollouts and the advantages it trains on."""
 

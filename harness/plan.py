@@ -17,12 +17,14 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.similarity import similarity_parameters
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
 PLAN_NAME = "plan.json"
 SPEC_COPY_NAME = "spec.json"
 INITIAL_NAME = "initial.json"
+INITIAL_ADAPTER = "initial_adapter"
 GATES_FOLDER = "gates"
 """Where a run keeps the evidence of the gates it relied on."""
 
@@ -37,6 +39,7 @@ def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:
         "advantage_mode": arm.advantage_mode,
         "tau": arm.tau,
         "similarity": arm.similarity,
+        "similarity_parameters": similarity_parameters(arm.similarity),
         "group_size": arm.group_size,
         "groups_per_batch": arm.groups_per_batch,
         "rollouts_per_step": arm.group_size * arm.groups_per_batch,
@@ -101,13 +104,18 @@ def make_plan(
                 "effective_config": effective_config(spec, arm),
                 "prompts_sha256": _order_digest(step_batches(order, arm)),
             }
-            for arm in spec.arms
+            for arm in spec.trainings
         },
     }
 
 
 def _order_digest(batches: Sequence[Sequence[Problem]]) -> str:
     return prompt_ids_sha256([problem for batch_P in batches for problem in batch_P])
+
+
+def _of_seed(name: str, seed: int | None, suffix: str = "") -> str:
+    """Return a file's name with the seed in it, or as it is for None."""
+    return name if seed is None else f"{name.removesuffix(suffix)}.seed{seed}{suffix}"
 
 
 @dataclass(frozen=True)
@@ -131,10 +139,21 @@ class PlannedRun:
         """The spec of the run."""
         return self.loaded.spec
 
-    def initial_state(self) -> dict[str, Any]:
-        """Return ``initial.json``: the adapter that every arm starts from."""
-        name = INITIAL_NAME
-        return parse_json((self.folder / name).read_bytes(), where=f"{self.folder.name}/{name}")
+    def initial_state(self, seed: int | None = None) -> dict[str, Any]:
+        """Return the adapter that every arm of a seed starts from; None is the first seed."""
+        path = self.initial_path(seed)
+        return parse_json(path.read_bytes(), where=f"{self.folder.name}/{path.name}")
+
+    def initial_path(self, seed: int | None = None) -> Path:
+        """Return where a seed's initial state is recorded; the first seed's is ``initial.json``."""
+        return self.folder / _of_seed(INITIAL_NAME, self._later_seed(seed), ".json")
+
+    def initial_adapter(self, seed: int | None = None) -> Path:
+        """Return the folder of a seed's initial adapter."""
+        return self.folder / _of_seed(INITIAL_ADAPTER, self._later_seed(seed))
+
+    def _later_seed(self, seed: int | None) -> int | None:
+        return None if seed == self.spec.decision_rule.seeds[0] else seed
 
     def train_batches(self, arm: Arm) -> list[tuple[Problem, ...]]:
         """Return the problems of each of the arm's steps, checked against the plan.

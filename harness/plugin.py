@@ -108,7 +108,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give tests that ask for ``arm_name`` one case an arm of the spec."""
     if "arm_name" in metafunc.fixturenames and SESSION in metafunc.config.stash:
-        names = [arm.name for arm in metafunc.config.stash[SESSION].loaded.spec.arms]
+        names = [arm.name for arm in metafunc.config.stash[SESSION].loaded.spec.trainings]
         cases = [pytest.param(name, marks=pytest.mark.arm(name), id=name) for name in names]
         metafunc.parametrize("arm_name", cases)
 

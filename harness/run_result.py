@@ -17,6 +17,7 @@ from harness.evidence import EvidenceRecord, parse_evidence
 from harness.plan import PlannedRun
 from harness.redact import Redactor
 from harness.result import RESULT_NAME, ResultDocument, publish, read_result
+from harness.run_scores import whole_arm_rows
 from harness.store import read_jsonl
 from harness.timings import TIMINGS_NAME
 
@@ -31,13 +32,22 @@ NEVER_POSTED = frozenset({"audit.manifest.jsonl"})
 
 
 def post_scores(run: PlannedRun, arm_name: str) -> float:
-    """Post one arm's numbers, or the base model's, from its rows, and return its accuracy."""
+    """Post the base model's numbers, or an arm's once all its seeds are scored.
+
+    Args:
+        run: the run.
+        arm_name: ``base`` or a training whose rows are on disk.
+
+    Returns:
+        The accuracy of that training alone.
+    """
     numbers = score_numbers(read_jsonl(predictions_path(run.folder, arm_name)))
     document = read_result(run.folder / RESULT_NAME)
     if arm_name == BASE_ARM:
         document = document.with_metrics(numbers)
-    else:
-        document = document.with_metrics(numbers, arm=arm_name).arm_completed(arm_name)
+    elif (whole := whole_arm_rows(run, arm_name)) is not None:
+        arm = run.spec.arm_of(arm_name)
+        document = document.with_metrics(score_numbers(whole), arm=arm).arm_completed(arm)
     publish(run.folder / RESULT_NAME, document.with_summary(_progress(run, document)))
     return numbers[METRIC]
 

@@ -17,10 +17,33 @@ from harness.store import read_jsonl
 
 
 def scored_rows(run: PlannedRun) -> dict[str, tuple[dict[str, Any], ...]]:
-    """Return the prediction rows of the base model and of every arm that was scored."""
-    names = [BASE_ARM, *(arm.name for arm in run.spec.arms)]
-    paths = {name: predictions_path(run.folder, name) for name in names}
-    return {name: read_jsonl(path) for name, path in paths.items() if path.exists()}
+    """Return the prediction rows of the base model and of every arm that was scored.
+
+    Rows of several seeds follow each other in the order of their files' names.
+    """
+    found: dict[str, tuple[dict[str, Any], ...]] = {}
+    for arm in (BASE_ARM, *(arm.name for arm in run.spec.arms)):
+        paths = [predictions_path(run.folder, name) for name in _scored_as(run, arm)]
+        rows = tuple(row for path in paths if path.exists() for row in read_jsonl(path))
+        if rows:
+            found[arm] = rows
+    return found
+
+
+def whole_arm_rows(run: PlannedRun, training: str) -> tuple[dict[str, Any], ...] | None:
+    """Return the rows of all seeds of a training's arm, or None while one is not scored."""
+    arm = run.spec.arm_of(training)
+    names = _scored_as(run, arm)
+    if not all(predictions_path(run.folder, name).exists() for name in names):
+        return None
+    return scored_rows(run)[arm]
+
+
+def _scored_as(run: PlannedRun, arm: str) -> list[str]:
+    """Return the names under which an arm, or the base model, is scored."""
+    if arm == BASE_ARM:
+        return [BASE_ARM]
+    return sorted(found.name for found in run.spec.trainings if run.spec.arm_of(found.name) == arm)
 
 
 def is_whole(
@@ -63,7 +86,7 @@ def frozen_evaluator(run: PlannedRun) -> dict[str, Any]:
 def evaluation_section(run: PlannedRun) -> dict[str, Any]:
     """Return contract §7's record: the evaluator, every score, and what is compared."""
     evaluator = frozen_evaluator(run)
-    names = [BASE_ARM, *(arm.name for arm in run.spec.arms)]
+    names = [BASE_ARM, *(arm.name for arm in run.spec.trainings)]
     scored = [name for name in names if predictions_path(run.folder, name).exists()]
     return {
         "version": 1,
@@ -77,7 +100,7 @@ def _score(folder: Path, arm_name: str) -> dict[str, Any]:
     path = predictions_path(folder, arm_name)
     rows = read_jsonl(path)
     return {
-        "arm": arm_name,
+        "arm": rows[0]["arm"],
         "metric": METRIC,
         "value": math.fsum(row["value"] for row in rows) / len(rows),
         "evaluator_id": rows[0]["evaluator_id"],

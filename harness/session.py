@@ -113,8 +113,12 @@ class HarnessSession:
         Raises:
             UsageError: for a word that names no arm and no arm's mode.
         """
-        arms = self.loaded.spec.arms
-        known = {arm.name for arm in arms} | {arm.advantage_mode for arm in arms}
+        spec = self.loaded.spec
+        words = {
+            arm.name: {arm.name, spec.arm_of(arm.name), arm.advantage_mode}
+            for arm in spec.trainings
+        }
+        known = set[str]().union(*words.values())
         if unknown := sorted(set(self.options.arms) - known):
             raise UsageError(
                 "--arm names no arm of the spec",
@@ -123,7 +127,7 @@ class HarnessSession:
                 where=self.options.spec_path.name,
             )
         wanted = set(self.options.arms) or known
-        return tuple(arm.name for arm in arms if {arm.name, arm.advantage_mode} & wanted)
+        return tuple(name for name, called in words.items() if called & wanted)
 
     def standings(self) -> dict[str, Standing]:
         """Judge every required gate from the files, against the tree as it is now."""

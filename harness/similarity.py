@@ -15,18 +15,35 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.feature_extraction.text import TfidfVectorizer
 
+from harness.embedding_similarity import (
+    EMBEDDING_SIMILARITY,
+    embedding_cosine,
+    embedding_installed,
+    embedding_parameters,
+)
 from harness.errors import AdvantageError
+from harness.similarity_vectorisers import BatchFitted, CorpusFitted, FloatArray, Hashed
 
-FloatArray = npt.NDArray[np.float64]
+__all__ = [
+    "SIMILARITIES",
+    "BatchFitted",
+    "CorpusFitted",
+    "FloatArray",
+    "Similarity",
+    "diagnostic_similarities",
+    "folded_text",
+    "gs1_weights",
+    "similarity_parameters",
+    "tfidf_cosine",
+    "uniform_loo_weights",
+]
+
 Similarity = Callable[[Sequence[str]], FloatArray]
 """Question texts (P) to a float64 matrix (P, P); only its off-diagonal entries are used."""
 
@@ -43,59 +60,54 @@ def tfidf_cosine(texts: Sequence[str]) -> FloatArray:
     return BatchFitted()(texts)
 
 
-SIMILARITIES: Mapping[str, Similarity] = MappingProxyType({"tfidf_prompt_cosine": tfidf_cosine})
-"""What a spec's ``similarity`` may name."""
+SIMILARITIES: Mapping[str, Similarity] = MappingProxyType(
+    {
+        "tfidf_prompt_cosine": tfidf_cosine,
+        "tf_prompt_cosine": BatchFitted(use_idf=False),
+        "char_tfidf_prompt_cosine": BatchFitted(analyzer="char_wb", ngram_range=(3, 5)),
+        "hashed_tf_prompt_cosine": Hashed(columns=4096),
+        EMBEDDING_SIMILARITY: embedding_cosine,
+    }
+)
+"""What a spec's ``similarity`` may name; the last one needs the extra ``embedding``."""
 
 
-class BatchFitted:
-    """Cosines of vectors whose vocabulary and idf come from the batch being compared.
+def similarity_parameters(name: str | None) -> dict[str, Any] | None:
+    """Return everything a registered similarity depends on, as JSON values; None for none.
 
-    Args:
-        options: arguments of ``TfidfVectorizer`` that depart from its defaults.
+    Raises:
+        AdvantageError: for a name that is not registered, or a missing extra.
     """
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def __call__(self, texts: Sequence[str]) -> FloatArray:
-        """Return the (P, P) cosines; raises AdvantageError as :func:`tfidf_cosine` does."""
-        checked = _strings(texts)
-        vectoriser = TfidfVectorizer(**self.options)
-        try:
-            vectors = vectoriser.fit_transform(checked)
-        except ValueError:
-            if _keeps_a_term(vectoriser, checked):
-                raise
-            return np.zeros((len(checked), len(checked)))
-        return _cosines(vectors)
-
-
-class CorpusFitted:
-    """Cosines of vectors whose vocabulary and idf come from a whole training set.
-
-    Args:
-        corpus: the texts to fit on, at least one of them with a token.
-        options: arguments of ``TfidfVectorizer`` that depart from its defaults.
-    """
-
-    def __init__(self, corpus: Sequence[str], **options: Any) -> None:
-        self.vectoriser = TfidfVectorizer(**options).fit(_strings(corpus))
-
-    def __call__(self, texts: Sequence[str]) -> FloatArray:
-        """Return the (P, P) cosines; tokens that the corpus never used count for nothing."""
-        return _cosines(self.vectoriser.transform(_strings(texts)))
+    if name is None:
+        return None
+    if name == EMBEDDING_SIMILARITY:
+        return embedding_parameters()
+    found = BatchFitted() if name == "tfidf_prompt_cosine" else SIMILARITIES.get(name)
+    if not isinstance(found, BatchFitted | Hashed):
+        raise AdvantageError(
+            "the similarity is not registered",
+            expected=" or ".join(sorted(SIMILARITIES)),
+            found=repr(name),
+            where="arms[].similarity",
+        )
+    return found.parameters()
 
 
 def diagnostic_similarities(corpus: Sequence[str]) -> dict[str, Similarity]:
     """Return the vectorisers that a refused activation gate is compared with, by name.
 
-    They explain a refusal and change nothing: no arm can select one of them. The first entry is
-    the registered default.
+    They explain a refusal and change nothing. The first entry is the registered default, the others
+    are every registered similarity (the embedding where its package is installed) and two more
+    fits of TF-IDF that no spec can select.
     """
-    return {
-        "tfidf, batch fit (default)": tfidf_cosine,
+    table: dict[str, Similarity] = {"tfidf, batch fit (default)": tfidf_cosine}
+    for name, similarity in SIMILARITIES.items():
+        if similarity is not tfidf_cosine and (
+            name != EMBEDDING_SIMILARITY or embedding_installed()
+        ):
+            table[name] = similarity
+    return table | {
         "tfidf, train fit": CorpusFitted(corpus),
-        "raw tf, batch fit": BatchFitted(use_idf=False),
         "tfidf min_df=2, batch fit": BatchFitted(min_df=2),
     }
 
@@ -137,30 +149,6 @@ def uniform_loo_weights(problems: int) -> FloatArray:
 def folded_text(text: str) -> str:
     """Return the form under which two prompts count as one: NFKC, casefold, white space folded."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def _strings(texts: Sequence[str]) -> list[str]:
-    wrong = [texts] if isinstance(texts, str) else [t for t in texts if not isinstance(t, str)]
-    if wrong:
-        raise AdvantageError(
-            "prompt similarity is defined for a sequence of question texts",
-            expected="a sequence of str",
-            found=f"{type(wrong[0]).__name__} {wrong[0]!r:.60}",
-            fix="pass the question texts of the batch, in batch order",
-        )
-    return list(texts)
-
-
-def _keeps_a_term(vectoriser: TfidfVectorizer, texts: Sequence[str]) -> bool:
-    """Say whether any term survives ``min_df``: if none does, the refusal means "no tokens"."""
-    analyse = vectoriser.build_analyzer()
-    frequency = Counter(term for text in texts for term in set(analyse(text)))
-    return any(count >= vectoriser.min_df for count in frequency.values())
-
-
-def _cosines(vectors: Any) -> FloatArray:
-    """Return the dot products of unit (or zero) rows; rounding above 1 is cut off."""
-    return np.clip((vectors @ vectors.T).toarray(), 0.0, 1.0)
 
 
 def _positive(tau: float | None) -> float:

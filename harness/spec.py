@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.advantage_domain import DOMAINS
 from harness.dataset_pin import pin_of
 from harness.digest import canonical_json, parse_json, sha256_json
 from harness.errors import DocumentError, SpecError
@@ -249,10 +250,10 @@ def _feature_notes(spec: ExperimentSpec) -> Iterator[str]:
 
 
 def _seed_notes(spec: ExperimentSpec) -> Iterator[str]:
-    trained = {arm.seed for arm in spec.arms}
-    for seed in spec.decision_rule.seeds:
-        if seed not in trained:
-            yield f"decision_rule.seeds holds {seed}, which no arm is planned with"
+    seeds = spec.decision_rule.seeds
+    if len(seeds) > 1:
+        yield f"every arm is trained once with each of seeds {list(seeds)}, whatever its own seed"
     for index, arm in enumerate(spec.arms):
-        if arm.advantage_mode == "grpo" and arm.tau is not None:
-            yield f"arms[{index}].tau = {arm.tau:g} has no effect in mode grpo"
+        weighs = arm.advantage_mode in DOMAINS and DOMAINS[arm.advantage_mode].weighs_prompts
+        if arm.tau is not None and not weighs:
+            yield f"arms[{index}].tau = {arm.tau:g} has no effect in mode {arm.advantage_mode}"

@@ -213,13 +213,43 @@ class ExperimentSpec(SpecPart):
     embedded: Embedded | None = None
     revision: SpecRevision | None = None
 
-    def arm(self, name: str) -> Arm:
-        """Return the arm called ``name``.
+    @property
+    def trainings(self) -> tuple[Arm, ...]:
+        """What is trained: the arms, or with several seeds each arm once a seed, seed by seed.
+
+        A training of several is named ``ARM.seedN`` and carries that seed; everything else is the
+        arm's. Files of a run are named by training, rows and numbers by arm and seed.
+        """
+        return tuple(training for seed in self.decision_rule.seeds for training in self.at(seed))
+
+    def at(self, seed: int) -> tuple[Arm, ...]:
+        """Return the trainings with one of the scheduled seeds, in the order of the arms."""
+        if len(self.decision_rule.seeds) == 1:
+            return self.arms
+        return tuple(
+            arm.model_copy(update={"name": f"{arm.name}.seed{seed}", "seed": seed})
+            for arm in self.arms
+        )
+
+    def arm_of(self, training: str) -> str:
+        """Return the name of the arm that a training, or an arm, of that name belongs to.
 
         Raises:
-            KeyError: when the spec has no such arm.
+            KeyError: when the spec has neither.
         """
-        for arm in self.arms:
+        for seed in self.decision_rule.seeds:
+            for arm, trained in zip(self.arms, self.at(seed), strict=True):
+                if training in (arm.name, trained.name):
+                    return arm.name
+        raise KeyError(training)
+
+    def arm(self, name: str) -> Arm:
+        """Return the arm or the training called ``name``.
+
+        Raises:
+            KeyError: when the spec has neither.
+        """
+        for arm in (*self.arms, *self.trainings):
             if arm.name == name:
                 return arm
         raise KeyError(name)

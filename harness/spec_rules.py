@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from harness.advantage_domain import DOMAINS, outside
 from harness.errors import SpecError
 from harness.spec_model import Arm, Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, Violation, repeated
@@ -20,6 +21,8 @@ from harness.spec_revision import revision_violations
 
 EMBEDDED_PREFIX = "embedded/"
 """Base models whose bytes the spec itself must pin."""
+SCORED_METRICS = ("accuracy",)
+"""Metrics that the evaluation writes rows for; a criterion on another could only end incomplete."""
 BASELINE_MODE = "grpo"
 """The mode that names the baseline arm where ``decision_rule.arms`` does not."""
 
@@ -123,24 +126,20 @@ def _mode_rules(
         yield Violation(f"{at}.advantage_mode", arm.advantage_mode, f"one of {list(modes)}")
     if arm.similarity is not None and arm.similarity not in similarities:
         yield Violation(f"{at}.similarity", arm.similarity, f"one of {list(similarities)}")
-    if arm.advantage_mode == "gs1":
-        yield from _gs1_rules(arm, at, similarities)
-    if arm.advantage_mode == BASELINE_MODE and arm.group_size < 2:
-        yield Violation(
-            f"{at}.group_size", arm.group_size, "2 or more: a reward minus its own mean is always 0"
-        )
+    domain = DOMAINS.get(arm.advantage_mode)
+    if domain is not None and domain.weighs_prompts:
+        yield from _weight_rules(arm, at, similarities)
+    for wrong in outside(arm.advantage_mode, arm.group_size, arm.groups_per_batch):
+        yield Violation(f"{at}.{wrong.field}", wrong.found, wrong.allowed)
 
 
-def _gs1_rules(arm: Arm, at: str, similarities: Sequence[str]) -> Iterator[Violation]:
+def _weight_rules(arm: Arm, at: str, similarities: Sequence[str]) -> Iterator[Violation]:
+    mode = arm.advantage_mode
     if arm.tau is None:
-        yield Violation(f"{at}.tau", ABSENT, "mode gs1 needs a number > 0")
+        yield Violation(f"{at}.tau", ABSENT, f"mode {mode} needs a number > 0")
     if arm.similarity is None:
-        yield Violation(f"{at}.similarity", ABSENT, f"mode gs1 needs one of {list(similarities)}")
-    if arm.group_size != 1:
-        yield Violation(f"{at}.group_size", arm.group_size, "mode gs1 is one rollout a prompt: 1")
-    if arm.groups_per_batch < 2:
         yield Violation(
-            f"{at}.groups_per_batch", arm.groups_per_batch, "2 or more: the baseline leaves one out"
+            f"{at}.similarity", ABSENT, f"mode {mode} needs one of {list(similarities)}"
         )
 
 
@@ -158,6 +157,9 @@ def _decision_rules(spec: ExperimentSpec) -> Iterator[Violation]:
 
 
 def _criterion_rules(criterion: Criterion, at: str) -> Iterator[Violation]:
+    if criterion.metric not in SCORED_METRICS:
+        allowed = f"one of {list(SCORED_METRICS)}: nothing else is scored, so no row would decide"
+        yield Violation(f"{at}.metric", criterion.metric, allowed)
     extra = sorted(criterion.weights.model_extra or {})
     if extra:
         yield Violation(f"{at}.weights", extra, "only treatment and baseline carry a weight")

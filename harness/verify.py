@@ -76,7 +76,7 @@ def verify_run(folder: Path, gsm8k_dir: Path | None = None) -> list[Check]:
     except MALFORMED as error:
         return [*checks, failed("readable", f"{type(error).__name__}: {error}")]
     checks.extend(_guarded(name, check) for name, check in _checks(evidence))
-    for arm in evidence.run.spec.arms:
+    for arm in evidence.run.spec.trainings:
         checks.extend(_guarded_all(f"training {arm.name}", training_checks, evidence.run, arm))
     checks.extend(_guarded_all("gates", gate_checks, evidence.run, evidence.result))
     return checks
@@ -152,13 +152,13 @@ def _listed(findings: Sequence[Finding]) -> str:
 
 def _plan(run: PlannedRun) -> Check:
     planned = run.plan["arms"]
-    names = [arm.name for arm in run.spec.arms]
+    names = [arm.name for arm in run.spec.trainings]
     if sorted(planned) != sorted(names):
         return failed("plan", f"plan has arms {sorted(planned)}, the spec {sorted(names)}")
-    for arm in run.spec.arms:
+    for arm in run.spec.trainings:
         if planned[arm.name]["effective_config"] != effective_config(run.spec, arm):
             return failed("plan", f"effective configuration of {arm.name} is not the spec's")
-    return passed("plan", f"spec digest {run.loaded.digest[:12]} and both arms as preregistered")
+    return passed("plan", f"spec digest {run.loaded.digest[:12]} and every arm as preregistered")
 
 
 def _result(result: ResultDocument) -> Check:

@@ -11,6 +11,7 @@ from harness.conclusion import (
     DECISION_NAME,
     OBSERVATIONS_NAME,
     arm_starts,
+    decided_trainings,
     decision_numbers,
     decision_of,
     score_numbers,
@@ -39,8 +40,8 @@ def observations_check(run: PlannedRun, predictions: Rows) -> Check:
         return unknown("observations", "no decision was drawn yet")
     expected = sorted(
         str([row[name] for name in ROW_FIELDS])
-        for arm in run.spec.arms
-        for row in predictions.get(arm.name, ())
+        for arm in {run.spec.arm_of(training.name) for training in decided_trainings(run.spec)}
+        for row in predictions.get(arm, ())
     )
     found = sorted(str([row[name] for name in ROW_FIELDS]) for row in read_jsonl(path))
     if expected != found:
@@ -132,7 +133,10 @@ def provenance_check(run: PlannedRun, result: ResultDocument) -> Check:
     starts = arm_starts(run)
     if starts and result.initialization_provenance != run_provenance(run, starts):
         return failed("provenance", "the record is not what the arms' start.json files give")
-    findings = judge_provenance(result.initialization_provenance, run.spec)
+    findings = list(judge_provenance(result.initialization_provenance, run.spec))
+    for seed in run.spec.decision_rule.seeds[1:]:
+        if others := arm_starts(run, seed):
+            findings += judge_provenance(run_provenance(run, others, seed), run.spec)
     false = [str(found) for found in findings if found.outcome is Outcome.FAIL]
     if false:
         return failed("provenance", "; ".join(false[:3]))

@@ -80,15 +80,24 @@ def items_check(run: PlannedRun, predictions: Rows) -> Check:
         return unknown("items", f"the test rows cannot be had here: {error.problem}")
     golds = {problem.item_id: problem.gold for problem in problems}
     names = {BASE_ARM, *(arm.name for arm in run.spec.arms)}
+    missing_seeds: list[str] = []
     if strangers := sorted(predictions.keys() - names):
         return failed("items", f"rows of {strangers}, which the spec does not name")
+    seeds = run.spec.decision_rule.seeds
     for arm, rows in predictions.items():
-        found = [row["item_id"] for row in rows]
-        if sorted(found) != sorted(golds):
-            return failed("items", f"{arm}: {len(found)} rows are not the {len(golds)} items once")
+        scheduled = seeds[:1] if arm == BASE_ARM else seeds
+        if unscheduled := sorted({row["seed"] for row in rows} - set(scheduled)):
+            return failed("items", f"{arm}: rows of seeds {unscheduled}, scheduled {scheduled}")
+        for seed in scheduled:
+            found = [row["item_id"] for row in rows if row["seed"] == seed]
+            if not found:
+                missing_seeds.append(f"{arm} seed {seed}")
+            elif sorted(found) != sorted(golds):
+                text = f"{arm}: {len(found)} rows are not the {len(golds)} items once"
+                return failed("items", text)
         wrong = [row["item_id"] for row in rows if row["reference"] != golds[row["item_id"]]]
         if wrong:
             return failed("items", f"{arm} {wrong[0]}: the reference is not the data set's")
-    if missing := sorted(names - predictions.keys()):
+    if missing := sorted([*(names - predictions.keys()), *missing_seeds]):
         return unknown("items", f"no rows of {missing}")
     return passed("items", f"{len(golds)} items once for each of {sorted(predictions)}")

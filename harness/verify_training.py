@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import reference
+from harness.advantage_seam import arm_params
 from harness.arm import attempt_folder, read_done
 from harness.arm_dataset import prompt_ids_sha256
 from harness.arm_start import read_start
@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.reference_modes import reference_advantages
 from harness.service import adapter_digest
 from harness.spec_model import Arm
 from harness.store import read_jsonl
@@ -67,24 +68,25 @@ def checkpoints_check(run: PlannedRun, predictions: Rows) -> Check:
     """Compare the weights that were scored with those that training ended with."""
     if not predictions:
         return unknown("checkpoints", "nothing was scored yet")
+    finals = {(BASE_ARM, run.spec.decision_rule.seeds[0]): run.spec.base_model}
+    for training in run.spec.trainings:
+        if (done := read_done(run.folder, training.name)) is not None:
+            finals[run.spec.arm_of(training.name), training.seed] = done["sampler_uri"]
     for arm, rows in predictions.items():
-        done = (
-            {"sampler_uri": run.spec.base_model} if arm == BASE_ARM else read_done(run.folder, arm)
-        )
-        expected = None if done is None else done["sampler_uri"]
-        scored = sorted({str(row["checkpoint"]) for row in rows})
-        if scored != [expected]:
-            return failed("checkpoints", f"{arm}: scored {scored[:3]}, trained {expected}")
+        for seed in sorted({row["seed"] for row in rows}):
+            scored = sorted({str(row["checkpoint"]) for row in rows if row["seed"] == seed})
+            if scored != [expected := finals.get((arm, seed))]:
+                return failed("checkpoints", f"{arm}: scored {scored[:3]}, trained {expected}")
     return passed("checkpoints", f"final weights of each of {sorted(predictions)}")
 
 
 def _start(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
     """Hash the initial adapter and the one the arm's client held before its first update."""
     name = f"start {arm.name}"
-    initial = run.initial_state()
+    initial = run.initial_state(arm.seed)
     if done["initial_checkpoint_uri"] != initial["checkpoint_uri"]:
         return failed(name, "the arm did not start from the run's initial state")
-    planned = adapter_digest(run.folder / "initial_adapter")
+    planned = adapter_digest(run.initial_adapter(arm.seed))
     found = adapter_digest(attempt / "start_adapter")
     recorded = read_start(attempt)["adapter_sha256"]
     if not planned == found == recorded == initial["adapter_sha256"]:
@@ -150,12 +152,10 @@ def _advantage_error(arm: Arm, batch_P: Sequence[Problem], rollouts: Sequence[Ro
     if [row["item_id"] for row in rollouts] != expected_ids:
         return math.inf
     rewards = [float(row["reward"]) for row in rollouts]
-    if arm.advantage_mode == "gs1" and arm.tau is not None:
-        questions = [problem.question for problem in batch_P]
-        expected = reference.gs1_advantages(questions, rewards, arm.tau)
-    else:
-        size = arm.group_size
-        groups = [rewards[at : at + size] for at in range(0, len(rewards), size)]
-        expected = [value for group in reference.grpo_advantages(groups) for value in group]
+    size = arm.group_size
+    groups = [rewards[at : at + size] for at in range(0, len(rewards), size)]
+    questions = [problem.question for problem in batch_P]
+    found = reference_advantages(arm.advantage_mode, questions, groups, arm_params(arm))
+    expected = [value for group in found for value in group]
     pairs = zip(expected, rollouts, strict=True)
     return max(abs(value - float(row["advantage"])) for value, row in pairs)

@@ -92,20 +92,26 @@ def feasibility_record(
 ) -> FeasibilityRecord:
     """Return the record of contract §6; a service that is not embedded shows no allocation."""
     allocation = CPU_ONLY if embedded else NO_EVIDENCE
-    arms = len(spec.arms)
+    arms, trainings = len(spec.arms), len(spec.trainings)
     step_s = _steps_to_scale(spec, pilot)
     effective = planned_config(spec, evaluation.planned_items)
     effective["arms"] = {
-        arm.name: {**pilot.configs[arm.name], "steps": arm.steps} for arm in spec.arms
+        arm.name: {**pilot.configs[arm.name], "steps": arm.steps}
+        for arm in spec.at(spec.decision_rule.seeds[0])
     }
     setup_s = service_start_s + pilot.initial_s + sum(pilot.setup_s.values())
     phases = {
-        "setup": (setup_s, arms, arms + arms + 1, arms),
-        "training": (sum(step_s), len(step_s), sum(arm.steps for arm in spec.arms), len(step_s)),
+        "setup": (setup_s, arms, trainings + trainings + 1, arms),
+        "training": (
+            sum(step_s),
+            len(step_s),
+            sum(training.steps for training in spec.trainings),
+            len(step_s),
+        ),
         "evaluation": (
             evaluation.seconds,
             evaluation.items,
-            evaluation.planned_items * (arms + 1),
+            evaluation.planned_items * (trainings + 1),
             1,
         ),
     }

@@ -17,7 +17,7 @@ Shape suffixes: ``_P`` groups of a batch, ``_D`` datums, ``_T`` tokens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,13 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder
 
 from harness import reference
-from harness.advantage_seam import AdvantageSeam
+from harness.advantage_seam import AdvantageSeam, arm_params
 from harness.correctness import parity_errors
 from harness.errors import GateError
 from harness.gates.parity_cases import ParityCase, shifted
 from harness.gates.parity_policy import Policy, flat
 from harness.gates.parity_wire import LocalTraining, LossAndGradient, wire_loss
+from harness.reference_modes import reference_advantages
 from harness.training_record import TrainingRecord, recorded_training
 
 
@@ -65,7 +66,7 @@ def reference_result(case: ParityCase, policy: Policy) -> LossAndGradient:
     """Differentiate the rollouts turn by turn with the plain-Python reference.
 
     Raises:
-        GateError: for an advantage mode that has no reference.
+        AdvantageError: for an advantage mode that has no reference.
     """
     turns = [
         (turn, advantage)
@@ -161,29 +162,7 @@ def _trained(data_D: list[tinker.Datum], policy: Policy) -> LossAndGradient:
     return result
 
 
-def _reference_gs1(case: ParityCase) -> list[list[float]]:
-    if case.arm.tau is None:
-        raise GateError("a gs1 arm without tau has no reference", found=case.arm.name)
-    rewards = [rewards_G[0] for rewards_G in case.rewards_P]
-    advantages = reference.gs1_advantages(case.questions_P, rewards, case.arm.tau)
-    return [[advantage] for advantage in advantages]
-
-
-ReferenceMode = Callable[[ParityCase], list[list[float]]]
-REFERENCE_MODES: Mapping[str, ReferenceMode] = {
-    "grpo": lambda case: reference.grpo_advantages(case.rewards_P),
-    "gs1": _reference_gs1,
-}
-"""The pinned reference of each advantage mode; a mode without one cannot be proven."""
-
-
 def _reference_advantages(case: ParityCase) -> list[list[float]]:
-    mode = case.arm.advantage_mode
-    if mode not in REFERENCE_MODES:
-        raise GateError(
-            "an arm's advantage mode has no reference to be compared with",
-            expected=f"one of {sorted(REFERENCE_MODES)}",
-            found=mode,
-            fix="add its formula to harness/reference.py and to REFERENCE_MODES, and pin it",
-        )
-    return REFERENCE_MODES[mode](case)
+    return reference_advantages(
+        case.arm.advantage_mode, case.questions_P, case.rewards_P, arm_params(case.arm)
+    )

@@ -19,7 +19,6 @@ import torch
 
 from harness.correctness import parity_errors
 from harness.digest import sha256_json
-from harness.errors import GateError
 from harness.gates.parity import (
     LossAndGradient,
     compared,
@@ -30,6 +29,7 @@ from harness.gates.parity import (
 )
 from harness.gates.parity_cases import LAYOUTS, ParityCase, parity_case
 from harness.gates.parity_policy import Policy
+from harness.gates.treatment_off import STOCK_MODE, treatment_off_arms
 from harness.reference import ReferenceDatum
 from harness.spec_model import Arm, ExperimentSpec
 
@@ -37,7 +37,6 @@ SEED = 20260802
 STALENESS = 0.02
 """Standard deviation by which the sampling policy's parameters differ from the trained one's."""
 
-BASELINE_MODE = "grpo"
 Rows = Mapping[str, Mapping[str, float]]
 
 
@@ -103,7 +102,7 @@ def measure_parity(spec: ExperimentSpec, folder: Path, seed: int = SEED) -> Pari
         seed: of the policy, the rollouts and the directions.
 
     Raises:
-        GateError: when the spec has no grpo arm to compare stock code with.
+        GateError: when the batch size admits no arm to compare stock code with.
     """
     policy = Policy.seeded(seed)
     sampler = policy.moved(_direction(policy, seed + 1), STALENESS)
@@ -140,14 +139,8 @@ def measure_parity(spec: ExperimentSpec, folder: Path, seed: int = SEED) -> Pari
 def _cases(
     spec: ExperimentSpec, policy: Policy, sampler: Policy, seed: int
 ) -> Iterator[ParityCase]:
-    baselines = [arm for arm in spec.arms if arm.advantage_mode == BASELINE_MODE]
-    treatments = [arm for arm in spec.arms if arm.advantage_mode != BASELINE_MODE]
-    if not baselines:
-        raise GateError(
-            "no arm turns the treatment off, so the new path cannot be compared with stock code",
-            expected=f"an arm of mode {BASELINE_MODE}",
-            found=str([arm.advantage_mode for arm in spec.arms]),
-        )
+    baselines = treatment_off_arms(spec)
+    treatments = [arm for arm in spec.arms if arm.advantage_mode != STOCK_MODE]
     for number, arm in enumerate([*baselines, *treatments]):
         for index, layout in enumerate(LAYOUTS):
             yield parity_case(arm, layout, sampler, "stale", seed + 100 * number + index)
@@ -160,7 +153,7 @@ def _case_pairs(
     """Return what is to be compared, (actual, reference) by name; the first actual is new path."""
     new_path = new_path_result(case, policy, folder)
     by_reference = reference_result(case, policy)
-    if case.arm.advantage_mode != BASELINE_MODE:
+    if case.arm.advantage_mode != STOCK_MODE:
         return {"reference": (new_path, by_reference)}
     stock = stock_result(case, policy)
     return {"baseline": (new_path, stock), "stock_reference": (stock, by_reference)}

@@ -80,13 +80,15 @@ def run_pilot(experiment: Experiment) -> PilotRows:
     pilot = experiment.pilot(PILOT_STEPS)
     initial = pilot.ensure_initial_state()
     steps: dict[str, Sequence[Mapping[str, Any]]] = {}
-    for arm in pilot.run.spec.arms:
-        done = pilot.train(arm.name)
-        attempt = pilot.run.folder / "arms" / arm.name / f"attempt-{done['attempt']:02d}"
+    spec = pilot.run.spec
+    first_seed = spec.at(spec.decision_rule.seeds[0])
+    for arm, trained in zip(spec.arms, first_seed, strict=True):
+        done = pilot.train(trained.name)
+        attempt = pilot.run.folder / "arms" / trained.name / f"attempt-{done['attempt']:02d}"
         steps[arm.name] = read_jsonl(attempt / "steps.jsonl")
     measured = {
-        arm.name: baseline_contributors(arm, pilot.run.train_batches(arm)[:PILOT_STEPS])
-        for arm in pilot.run.spec.arms
+        arm.name: baseline_contributors(arm, pilot.run.train_batches(trained)[:PILOT_STEPS])
+        for arm, trained in zip(spec.arms, first_seed, strict=True)
         if arm.similarity is not None
     }
     return PilotRows(steps, str(initial["reported"].get("model_name", "")), measured)

@@ -52,7 +52,7 @@ def read_pilot(run: PlannedRun, binding_digest: str) -> PilotTiming:
     setup_s: dict[str, float] = {}
     step_s: dict[str, list[float]] = {}
     configs: dict[str, dict[str, Any]] = {}
-    for arm in run.spec.arms:
+    for arm in run.spec.at(run.spec.decision_rule.seeds[0]):
         folder = attempt_folder(run.folder, arm.name)
         executed = folder / "effective_config.json"
         configs[arm.name] = parse_json(executed.read_bytes(), where=executed.name)

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.advantage_domain import DOMAINS
 from harness.advantage_seam import arm_params
 from harness.errors import HarnessError
 from harness.evaluation_record import judge_evaluation
-from harness.gates.advantage_identities import grpo_violations, gs1_violations, worst_of
+from harness.gates.advantage_identities import violations_of, worst_of
 from harness.gates.prompt_activation import measure_prompts
 from harness.gates.verdict import Outcome
 from harness.problems import ProblemSet, load_problems
@@ -37,17 +38,18 @@ REWARDS = (1.0, 0.9, 0.0, -0.1)
 
 
 def advantage_violations(seed: int, batches: int = 6) -> dict[str, float]:
-    """Return the worst violations of the gate's identities over random batches."""
+    """Return the worst violations of the gate's identities over random batches, of every mode."""
     random = np.random.default_rng(seed)
     arm = next(arm for arm in one_step.local_spec().arms if arm.advantage_mode == "gs1")
     found: list[dict[str, float]] = []
     for _ in range(batches):
-        size = int(random.integers(2, 13))
-        # As many groups as rollouts in each, so that a mean over the wrong axis has a shape.
-        found.append(grpo_violations(random.choice(REWARDS, size=(size, size)).tolist()))
+        size = int(random.integers(3, 13))
         prompts = [" ".join(random.choice(WORDS, size=random.integers(0, 7))) for _ in range(size)]
-        rewards = random.choice(REWARDS, size=size).tolist()
-        found.append(gs1_violations(prompts, rewards, arm_params(arm)))
+        for mode, domain in DOMAINS.items():
+            # As many groups as rollouts in each, so that a mean over the wrong axis has a shape.
+            shape = (size, domain.most_group_size or size)
+            rewards = random.choice(REWARDS, size=shape).tolist()
+            found.append(violations_of(mode, prompts, rewards, arm_params(arm)))
     return worst_of(found)
 
 

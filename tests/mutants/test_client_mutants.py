@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.mutants import client_mutants, evidence_mutants, verdict_mutants, wiring_mutants
+from tests.mutants import (
+    client_mutants,
+    evidence_mutants,
+    mode_mutants,
+    verdict_mutants,
+    wiring_mutants,
+)
 from tests.mutants.client_guards import GUARDS
 from tests.mutants.client_registry import CLIENT_MUTANTS
 
-LISTS = (client_mutants, wiring_mutants, verdict_mutants, evidence_mutants)
+LISTS = (client_mutants, mode_mutants, wiring_mutants, verdict_mutants, evidence_mutants)
 
 
 @pytest.mark.parametrize("guard", list(GUARDS))

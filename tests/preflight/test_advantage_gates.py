@@ -13,15 +13,17 @@ from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
+from harness.advantage_domain import DOMAINS
 from harness.advantage_seam import AdvantageSeam, arm_params
 from harness.arm_dataset import ArmDataset, fewshot_prefix
-from harness.gates.advantage_identities import grpo_violations, gs1_violations, worst_of
+from harness.gates.advantage_identities import violations_of, worst_of
 from harness.gates.recorder import GateRecorder
 from harness.gates.synthetic_rollouts import synthetic_groups
+from harness.gates.treatment_off import treatment_off_arms
 from harness.local_service.tokenizer import load_tokenizer
 from harness.problems import Problem
 from harness.session import HarnessSession
-from harness.spec_model import ExperimentSpec
+from harness.spec_model import Arm, ExperimentSpec
 from harness.training_record import TrainingRecord, recorded_training
 
 # Written out in full, because profiles inherit whatever CI sets (design §3.9).
@@ -40,37 +42,36 @@ WORDS = st.sampled_from(
 PROMPTS = st.lists(WORDS, max_size=6).map(" ".join)
 
 
+def batches(mode: str) -> st.SearchStrategy[tuple[list[str], list[list[float]]]]:
+    """Return prompts and rewards of a mode: any shape that its domain allows, up to 8 by 9."""
+    domain = DOMAINS[mode]
+    groups = st.integers(max(2, domain.least_groups), 12 if domain.most_group_size == 1 else 8)
+    sizes = st.integers(domain.least_group_size, domain.most_group_size or 9)
+    return st.tuples(groups, sizes).flatmap(
+        lambda shape: st.tuples(
+            st.lists(PROMPTS, min_size=shape[0], max_size=shape[0]),
+            st.lists(
+                st.lists(REWARDS, min_size=shape[1], max_size=shape[1]),
+                min_size=shape[0],
+                max_size=shape[0],
+            ),
+        )
+    )
+
+
 @pytest.mark.preflight
 @pytest.mark.gate("advantage_properties")
 def test_advantage_properties(gate: GateRecorder, harness_session: HarnessSession) -> None:
+    """Every mode that an arm of the spec uses, and the stock mode, obeys all it declares."""
     spec = harness_session.loaded.spec
     found: list[dict[str, float]] = []
-    mixed_groups: list[bool] = []
-
-    @GATE_PROFILE
-    @given(
-        st.integers(2, 9).flatmap(
-            lambda g: st.lists(st.lists(REWARDS, min_size=g, max_size=g), min_size=1, max_size=8)
-        )
-    )
-    def grpo_batches(rewards: list[list[float]]) -> None:
-        found.append(grpo_violations(rewards))
-        mixed_groups.append(any(len(set(group)) > 1 for group in rewards))
-
-    @GATE_PROFILE
-    @given(st.lists(st.tuples(PROMPTS, REWARDS), min_size=2, max_size=12))
-    def gs1_batches(pairs: list[tuple[str, float]]) -> None:
-        prompts, rewards = [p for p, _ in pairs], [r for _, r in pairs]
-        for arm in spec.arms:
-            if arm.advantage_mode == "gs1":
-                found.append(gs1_violations(prompts, rewards, arm_params(arm)))
-
-    grpo_batches()
-    gs1_batches()
+    mixed: list[bool] = []
+    for arm in (*treatment_off_arms(spec)[:1], *spec.arms):
+        mixed += measure_arm(arm, found)
     gate.check(
-        "batches with unequal rewards in a group",
-        sum(mixed_groups),
-        effect="identities on constant groups alone would hold for any formula",
+        "batches with unequal rewards",
+        sum(mixed),
+        effect="identities on equal rewards alone would hold for any formula",
         at_least=100,
     )
     for name, worst in worst_of(found).items():
@@ -82,6 +83,21 @@ def test_advantage_properties(gate: GateRecorder, harness_session: HarnessSessio
         )
 
 
+def measure_arm(arm: Arm, found: list[dict[str, float]]) -> list[bool]:
+    """Append the arm's violations on many batches; return which had unequal rewards."""
+    mixed: list[bool] = []
+
+    @GATE_PROFILE
+    @given(batches(arm.advantage_mode))
+    def measure(batch: tuple[list[str], list[list[float]]]) -> None:
+        prompts, rewards = batch
+        found.append(violations_of(arm.advantage_mode, prompts, rewards, arm_params(arm)))
+        mixed.append(len({reward for group in rewards for reward in group}) > 1)
+
+    measure()
+    return mixed
+
+
 @pytest.mark.preflight
 @pytest.mark.gate("stock_advantage_parity")
 def test_stock_advantage_parity(
@@ -89,7 +105,7 @@ def test_stock_advantage_parity(
 ) -> None:
     """With the treatment off (mode grpo) the new path sends what the stock path sends."""
     spec = harness_session.loaded.spec
-    arm = next(arm for arm in spec.arms if arm.advantage_mode == "grpo")
+    arm = treatment_off_arms(spec)[0]
     random = np.random.default_rng(20260801)
     dataset = _dataset(spec, arm.groups_per_batch, arm.group_size)
     seam = AdvantageSeam(arm, dataset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from harness.problems import Problem
 from harness.redact import Redactor
 from harness.result import ResultDocument, publish
 from harness.run_result import with_evidence
+from harness.run_scores import scored_rows
 from harness.service import adapter_digest, register_model_tokenizer
 from harness.spec_model import Arm
 from harness.store import append_jsonl, write_json_atomic, write_jsonl_new
@@ -45,8 +46,9 @@ from harness.timings import record_timing
 
 REPORTED = {"model_name": "embedded/gradeschool", "lora_rank": 8}
 INITIAL_URI = "tinker://session:train:0/weights/initial"
-ACCURATE = {BASE_ARM: 10, GRPO: 20, GS1: 22}
-"""How many of the forty items each model answers."""
+RLOO = "rloo_small"
+ACCURATE = {BASE_ARM: 10, GRPO: 20, GS1: 22, RLOO: 21}
+"""How many of the forty items each model answers with seed 0; with seed n, n fewer."""
 REWARDS = (1.0, 0.0, -0.1, 0.9)
 """Reward of a finished answer: 0.1·(format − 1) + correct."""
 NOTES = {
@@ -65,17 +67,26 @@ RAN = Binding(
 CLEAN = {"head": "0" * 40, "dirty": False}
 
 
-def complete_run(folder: Path) -> PlannedRun:
-    """Plan, prove, train, score, decide and seal a run in ``folder / "run"``."""
-    planned = plan_run(folder, binding=RAN, code=CLEAN)
+def complete_run(folder: Path, raw: Mapping[str, Any] | None = None) -> PlannedRun:
+    """Plan, prove, train, score, decide and seal a run in ``folder / "run"``.
+
+    Args:
+        folder: where the run and its offline rows go.
+        raw: the spec; default the small one of two arms and one seed.
+    """
+    planned = plan_run(folder, raw, binding=RAN, code=CLEAN)
+    spec = planned.spec
     standings = prove_gates(planned)
-    write_initial_state(planned.folder)
-    for arm in planned.spec.arms:
-        write_training(planned, arm)
-    register_model_tokenizer(planned.spec)
+    for seed in spec.decision_rule.seeds:
+        write_initial_state(planned, seed)
+    for training in spec.trainings:
+        write_training(planned, training)
+    register_model_tokenizer(spec)
     document = ResultDocument.start("small: planned, nothing trained yet.")
-    for name in ACCURATE:
-        rows = write_predictions(planned, name)
+    write_predictions(planned, BASE_ARM)
+    for training in spec.trainings:
+        write_predictions(planned, training.name)
+    for name, rows in scored_rows(planned).items():
         numbers = score_numbers(rows)
         if name == BASE_ARM:
             document = document.with_metrics(numbers)
@@ -120,24 +131,30 @@ def prove_gates(planned: PlannedRun) -> dict[str, Standing]:
     return standings
 
 
-def write_adapter(folder: Path) -> str:
-    """Write a tiny adapter and return its digest."""
+def write_adapter(folder: Path, seed: int) -> str:
+    """Write a tiny adapter that depends on the seed and return its digest."""
     folder.mkdir(parents=True)
-    save_file({"lora_A": np.arange(4, dtype=np.float32)}, folder / "adapter_model.safetensors")
+    weights = np.arange(4, dtype=np.float32) + seed
+    save_file({"lora_A": weights}, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text('{"r": 8}')
     return adapter_digest(folder)
 
 
-def write_initial_state(folder: Path) -> None:
-    """Write the adapter that both arms start from."""
+def write_initial_state(planned: PlannedRun, seed: int) -> None:
+    """Write the adapter that all arms of a seed start from."""
     initial = {
-        "adapter_sha256": write_adapter(folder / "initial_adapter"),
-        "checkpoint_uri": INITIAL_URI,
+        "adapter_sha256": write_adapter(planned.initial_adapter(seed), seed),
+        "checkpoint_uri": initial_uri(seed),
         "lora_rank": 8,
         "reported": REPORTED,
-        "seed": 0,
+        "seed": seed,
     }
-    write_json_atomic(folder / "initial.json", initial)
+    write_json_atomic(planned.initial_path(seed), initial)
+
+
+def initial_uri(seed: int) -> str:
+    """Return the address of a seed's initial state."""
+    return f"{INITIAL_URI}-{seed}"
 
 
 def write_training(planned: PlannedRun, arm: Arm) -> None:
@@ -145,7 +162,7 @@ def write_training(planned: PlannedRun, arm: Arm) -> None:
     attempt = arm_folder(planned.folder, arm.name) / "attempt-01"
     start = {
         "arm": arm.name,
-        "adapter_sha256": write_adapter(attempt / "start_adapter"),
+        "adapter_sha256": write_adapter(attempt / "start_adapter", arm.seed),
         "batch_sha256": "b" * 64,
         "output_sha256": "c" * 64,
         "reported": REPORTED,
@@ -160,7 +177,7 @@ def write_training(planned: PlannedRun, arm: Arm) -> None:
         "arm": arm.name,
         "attempt": 1,
         "steps": arm.steps,
-        "initial_checkpoint_uri": INITIAL_URI,
+        "initial_checkpoint_uri": initial_uri(arm.seed),
         "state_uri": f"tinker://{arm.name}/weights/final",
         "sampler_uri": sampler_uri(arm.name),
     }
@@ -215,11 +232,15 @@ def step_row(
 
 
 def write_predictions(planned: PlannedRun, name: str) -> list[dict[str, Any]]:
-    """Write and return one graded row an item; the last item is truncated."""
+    """Write and return one graded row an item of a training; the last item is truncated."""
     evaluator_id = freeze_evaluator(planned)
+    base = name == BASE_ARM
+    arm = BASE_ARM if base else planned.spec.arm_of(name)
+    seed = planned.spec.decision_rule.seeds[0] if base else planned.spec.arm(name).seed
+    right = ACCURATE[arm] - seed
     about = {
-        "arm": name,
-        "seed": 0,
+        "arm": arm,
+        "seed": seed,
         "checkpoint": planned.spec.base_model if name == BASE_ARM else sampler_uri(name),
         "metric": "accuracy",
         "evaluator_id": evaluator_id,
@@ -227,7 +248,7 @@ def write_predictions(planned: PlannedRun, name: str) -> list[dict[str, Any]]:
     rows = [
         prediction_row(problem, [1, 2], completion(number), text, about)
         for number, problem in enumerate(planned.test_problems())
-        for text in [f"so \\boxed{{{problem.gold if number < ACCURATE[name] else 999}}}"]
+        for text in [f"so \\boxed{{{problem.gold if number < right else 999}}}"]
     ]
     path = predictions_path(planned.folder, name)
     path.parent.mkdir(exist_ok=True)

@@ -27,6 +27,7 @@ from harness.activation import (
     mean_abs_baseline_gap,
     perplexity,
 )
+from harness.embedding_similarity import embedding_installed
 from harness.errors import AdvantageError
 from harness.gates.verdict import Outcome
 from harness.similarity import gs1_weights, tfidf_cosine, uniform_loo_weights
@@ -145,7 +146,7 @@ def test_a_repeated_prompt_in_a_dry_batch_is_refused() -> None:
 def test_the_table_has_every_vectoriser_and_tau_and_marks_what_fits() -> None:
     rows = diagnostic_table(QUESTIONS, [range(6)], [0.05, 0.2, 1.0, 0.05])
     counts = Counter(row.vectoriser for row in rows)
-    assert len(counts) == 4
+    assert len(counts) == 6 + embedding_installed(), sorted(counts)
     assert set(counts.values()) == {3}, counts
     default = [row for row in rows if "default" in row.vectoriser]
     for row in default:

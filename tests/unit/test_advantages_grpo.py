@@ -151,4 +151,4 @@ def test_a_group_does_not_see_the_others(rewards: list[list[float]]) -> None:
 
 
 def test_registry_holds_the_modes_of_the_contract() -> None:
-    assert set(MODES) == {"grpo", "gs1"}
+    assert set(MODES) >= {"grpo", "gs1"}

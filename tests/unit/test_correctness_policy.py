@@ -10,12 +10,13 @@ import torch
 from tinker_cookbook.rl import train as stock_loop
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
-from harness.errors import GateError
+from harness.errors import AdvantageError, GateError
 from harness.gates.parity import directional_gap, reference_result, stock_result
 from harness.gates.parity_cases import LAYOUTS, ParityCase, parity_case, shifted
 from harness.gates.parity_measure import measure_parity
 from harness.gates.parity_policy import VOCABULARY, Policy, flat
 from harness.gates.parity_wire import LocalTraining
+from harness.gates.treatment_off import treatment_off_arms
 from harness.spec import load_spec
 from harness.spec_model import Arm
 
@@ -125,14 +126,28 @@ def test_a_mode_without_a_reference_is_refused() -> None:
     made = case("single")
     unknown = ARM.model_copy(update={"advantage_mode": "new"})
     strange = type(made)(made.name, unknown, made.dataset, made.rewards_P, made.turns_PG)
-    with pytest.raises(GateError, match="no reference"):
+    with pytest.raises(AdvantageError, match="no reference"):
         reference_result(strange, POLICY)
 
 
-def test_a_spec_without_the_treatment_off_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("batch_size", "shape"), [(64, (8, 8)), (6, (6, 1)), (33, (3, 11)), (13, (13, 1))]
+)
+def test_a_spec_without_the_treatment_off_is_given_an_arm_for_it(
+    batch_size: int, shape: tuple[int, int]
+) -> None:
+    arms = tuple(arm for arm in SPEC.arms if arm.advantage_mode == "gs1")
+    spec = SPEC.model_copy(update={"arms": arms, "batch_size": batch_size})
+    (arm,) = treatment_off_arms(spec)
+    assert (arm.advantage_mode, arm.tau) == ("grpo", None)
+    assert (arm.group_size, arm.groups_per_batch) == shape
+    assert treatment_off_arms(SPEC) == [SPEC.arms[0]], "a spec's own arm is taken"
+
+
+def test_a_batch_of_one_has_no_treatment_off() -> None:
     arms = tuple(arm for arm in SPEC.arms if arm.advantage_mode == "gs1")
     with pytest.raises(GateError, match="turns the treatment off"):
-        measure_parity(SPEC.model_copy(update={"arms": arms}), tmp_path)
+        treatment_off_arms(SPEC.model_copy(update={"arms": arms, "batch_size": 1}))
 
 
 def bound_now() -> tuple[object, ...]:

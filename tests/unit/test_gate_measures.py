@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from small_run import LOCAL_SPEC, arm_dataset, problems, small_arm
 
+import harness.advantages as advantages_module
 from harness.advantages import ArmParams, RolloutBatch
 from harness.errors import AdvantageError
 from harness.gates import advantage_identities
 from harness.gates.advantage_identities import grpo_violations, gs1_violations, worst_of
 from harness.gates.initial_identity import fixed_batch
+from harness.gates.mode_identities import OBEYS
 from harness.gates.prompt_activation import contributors_check, measure_prompts, table_text
 from harness.gates.synthetic_rollouts import MAX_COMPLETION_TOKENS, synthetic_groups
 from harness.problems import ProblemSet
@@ -31,7 +33,9 @@ Defect = Callable[[Advantages, RolloutBatch], Advantages]
 
 def test_the_real_advantages_violate_nothing() -> None:
     found = {**grpo_violations(REWARDS), **gs1_violations(PROMPTS, FLAT, PARAMS)}
-    assert len(found) == 11, "every identity is measured"
+    names = {f"{mode} {name}" for mode in ("grpo", "gs1") for name in OBEYS[mode]}
+    assert len(found) == len(names) + 4, "every identity, and four of the weights"
+    assert names <= set(found), names - set(found)
     assert max(found.values()) <= TOLERANCE, found
 
 
@@ -69,12 +73,12 @@ DEFECTS = [scaled, negated, rounded, rewards_themselves, batch_mean]
 def test_a_planted_defect_is_seen(
     monkeypatch: pytest.MonkeyPatch, mode: str, defect: Defect
 ) -> None:
-    stock = advantage_identities.compute
+    stock = advantages_module.compute
 
     def broken(name: str, batch: RolloutBatch, params: ArmParams) -> Advantages:
         return defect(stock(name, batch, params), batch)
 
-    monkeypatch.setattr(advantage_identities, "compute", broken)
+    monkeypatch.setattr(advantages_module, "compute", broken)
     grpo = mode == "grpo"
     found = grpo_violations(REWARDS) if grpo else gs1_violations(PROMPTS, FLAT, PARAMS)
     assert max(found.values()) > 1e3 * TOLERANCE, f"{defect.__name__} looks right: {found}"

@@ -80,6 +80,7 @@ def test_the_effective_configuration_leaves_no_default_open() -> None:
         "groups_per_batch",
         "tau",
         "similarity",
+        "similarity_parameters",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,21 @@ def test_an_unreachable_hub_is_no_empty_data_set(
         load_problems(spec, "train", None)
 
 
+@pytest.mark.parametrize(
+    ("split", "config"), [("train", None), ("train (config main)", "main"), ("(config b-2)", "b-2")]
+)
 def test_hub_rows_and_offline_rows_are_the_same_problems(
-    spec: ExperimentSpec, rows: Path, monkeypatch: pytest.MonkeyPatch
+    spec: ExperimentSpec,
+    rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    split: str,
+    config: str | None,
 ) -> None:
-    def hub(path: str, name: str, split: str, revision: str | None) -> Dataset:
-        assert (path, name, revision) == ("offline/small", "main", None)
+    dataset = spec.dataset.model_copy(update={"split": split})
+    spec = spec.model_copy(update={"dataset": dataset})
+
+    def hub(path: str, name: str | None, split: str, revision: str | None) -> Dataset:
+        assert (path, name, revision) == ("offline/small", config, None)
         lines = (rows / f"{split}.jsonl").read_text().splitlines()
         return Dataset.from_list([json.loads(line) for line in lines])
 
@@ -124,6 +135,32 @@ def test_hub_rows_and_offline_rows_are_the_same_problems(
     offline, online = (load_problems(spec, "train", folder) for folder in (rows, None))
     assert online.problems == offline.problems
     assert online.sha256 == offline.sha256
+
+
+def give_answers(path: Path, answers: Sequence[object]) -> None:
+    """Replace the answers of the first rows, and give every other row a plain number."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    given = [*answers, *range(len(answers), len(lines))]
+    rows = [row | {"answer": answer} for row, answer in zip(lines, given, strict=True)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_data_set_of_plain_numbers_needs_no_worked_answers(
+    spec: ExperimentSpec, rows: Path
+) -> None:
+    """Another data set with question and answer columns is data, not code."""
+    give_answers(rows / "train.jsonl", ["12", 13, " 1,234 ", "-0.5", ".5"])
+    problems = load_problems(spec, "train", rows).problems
+    assert [problem.gold for problem in problems[:6]] == ["12", "13", "1234", "-0.5", ".5", "5"]
+
+
+@pytest.mark.parametrize("answer", ["twelve", "12 apples", "1 2", "", "12.", True, None, 1.5, [12]])
+def test_an_answer_that_is_no_clear_number_is_refused(
+    spec: ExperimentSpec, rows: Path, answer: object
+) -> None:
+    give_answers(rows / "train.jsonl", [1, answer])
+    with pytest.raises(DocumentError, match=r"####.*row 1 "):
+        load_problems(spec, "train", rows)
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -104,7 +104,7 @@ def test_a_tokenless_prompt_is_like_nothing_and_stop_words_count() -> None:
 
 
 def test_registry_names_the_spec_s_similarity() -> None:
-    assert dict(SIMILARITIES) == {"tfidf_prompt_cosine": tfidf_cosine}
+    assert SIMILARITIES["tfidf_prompt_cosine"] is tfidf_cosine
 
 
 @pytest.mark.parametrize("texts", ["one string", ["fine", None], [b"bytes"]], ids=repr)
@@ -122,7 +122,7 @@ def test_diagnostic_vectorisers_do_what_their_names_say() -> None:
     prompts = ["cat cat dog", "cat bird", "dog fish fish"]
     table = diagnostic_similarities([*prompts, "cat", "cat", "cat"])
     raw = [[plain_tf_cosine(left, right) for right in prompts] for left in prompts]
-    assert_close("raw tf", table["raw tf, batch fit"](prompts), raw, 1e-12)
+    assert_close("raw tf", table["tf_prompt_cosine"](prompts), raw, 1e-12)
     # min_df 2 keeps cat and dog, equally frequent: vectors (2, 1), (1, 0), (0, 1) up to scale.
     kept = [[1.0, 2 / math.sqrt(5), 1 / math.sqrt(5)], [2 / math.sqrt(5), 1, 0]]
     assert_close("min_df=2", table["tfidf min_df=2, batch fit"](prompts)[:2], kept, 1e-12)
