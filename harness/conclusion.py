@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.arm import attempt_folder, read_done
+from harness.arm import arm_folder, read_done
 from harness.arm_start import read_start, run_provenance
+from harness.attempts import Attempt, arm_lineage, arm_restores
 from harness.completeness import Key, Plan
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
@@ -107,16 +108,33 @@ def preflight_sections(
             sections[name] = notes[name]
     starts = arm_starts(run)
     if starts:
-        sections["initialization_provenance"] = run_provenance(run, starts)
+        sections["initialization_provenance"] = run_provenance(run, starts, restores_of_arms(run))
     return sections
 
 
 def arm_starts(run: PlannedRun) -> dict[str, dict[str, Any]]:
-    """Return the ``start.json`` of every arm that has finished."""
+    """Return the ``start.json`` of every arm that has finished, from its first attempt."""
     return {
-        arm.name: read_start(attempt_folder(run.folder, arm.name))
-        for arm in run.spec.arms
-        if read_done(run.folder, arm.name) is not None
+        name: read_start(first.folder(arm_folder(run.folder, name)))
+        for name, first in _first_attempts(run).items()
+    }
+
+
+def restores_of_arms(run: PlannedRun) -> dict[str, list[dict[str, Any]]]:
+    """Return every ``restored.json`` of every arm that has finished."""
+    return {
+        name: arm_restores(arm_folder(run.folder, name), first.number)
+        for name, first in _first_attempts(run).items()
+    }
+
+
+def _first_attempts(run: PlannedRun) -> dict[str, Attempt]:
+    """Return for every finished arm the attempt that started from the run's initial state."""
+    done = {arm.name: read_done(run.folder, arm.name) for arm in run.spec.arms}
+    return {
+        name: arm_lineage(arm_folder(run.folder, name), found)[0]
+        for name, found in done.items()
+        if found is not None
     }
 
 

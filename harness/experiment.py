@@ -17,18 +17,19 @@ from typing import Any
 import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
+from harness.attempt_progress import AttemptProgress
 from harness.conclusion import decide_run, score_numbers
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, METRIC, predictions_path
 from harness.gates.binding import git_state
-from harness.manifest import enter_all, seal
+from harness.manifest import enter_all, is_sealed, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
 from harness.result import ResultDocument, publish, read_result, result_line
 from harness.service import create_initial_state
 from harness.session import HarnessSession
-from harness.stage import StepProgress, run_stage
+from harness.stage import run_stage
 from harness.store import RunFolder, read_jsonl, write_json_atomic, write_new
 
 RESULT_NAME = "result.json"
@@ -81,11 +82,12 @@ class Experiment:
             status = read_result(latest.path / RESULT_NAME).status
         except (OSError, HarnessError):
             return None, f"new: {latest.run_id} has no readable plan and result"
-        if status != "running":
+        unsealed = status == "succeeded" and not is_sealed(latest.path)
+        if status != "running" and not unsealed:
             return None, f"new: {latest.run_id} has ended"
         if plan["binding_digest"] != self.session.binding().digest():
             return None, f"new: spec, code or service changed since {latest.run_id}"
-        return latest.path, "continued"
+        return latest.path, "continued: only its seal is missing" if unsealed else "continued"
 
     def _new_run(self) -> Path:
         options, loaded = self.session.options, self.session.loaded
@@ -170,7 +172,7 @@ class Experiment:
         folder = arm_folder(self.run.folder, arm_name)
         attempt = folder / f"attempt-{next_attempt(folder):02d}"
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
-        progress = StepProgress(attempt / "steps.jsonl", steps, self.session.report)
+        progress = AttemptProgress(arm_name, attempt, steps, self.session.report)
         extra = ["--steps", str(steps)] if self.pilot_steps else []
         self._stage("harness.arm", arm_name, progress, extra)
         done = read_done(self.run.folder, arm_name)
@@ -185,7 +187,10 @@ class Experiment:
         return done
 
     def evaluate(self, arm_name: str) -> float:
-        """Score one arm, or ``base``, if the run has not done so; return its accuracy."""
+        """Score one arm, or ``base``, if the run has not done so; return its accuracy.
+
+        A score that was cut off keeps its rows: only the missing items are asked for.
+        """
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
@@ -225,6 +230,8 @@ class Experiment:
         rows = read_jsonl(predictions_path(self.run.folder, arm_name))
         numbers = score_numbers(rows)
         document = read_result(self.result_path)
+        if document.status != "running":
+            return numbers[METRIC]
         if arm_name == BASE_ARM:
             document = document.with_metrics(numbers)
         else:
@@ -246,14 +253,16 @@ class Experiment:
         return [name for name in names if not predictions_path(self.run.folder, name).exists()]
 
     def decide(self) -> ResultDocument:
-        """Draw the verdict from the rows and end the run.
+        """Draw the verdict from the rows and end the run; one that has ended is sealed only.
 
         Raises:
             DecisionError: for rows from which no decision may be drawn.
         """
         started_s = time.monotonic()
-        document = decide_run(self.run, read_result(self.result_path), self.session.standings())
-        publish(self.result_path, document)
+        document = read_result(self.result_path)
+        if document.status == "running":
+            document = decide_run(self.run, document, self.session.standings())
+            publish(self.result_path, document)
         enter_all(self.run.folder)
         self.session.report(f"manifest sealed: {seal(self.run.folder)}")
         self.stage_seconds["decision"] = time.monotonic() - started_s

@@ -13,6 +13,7 @@ from harness.conclusion import (
     arm_starts,
     decision_numbers,
     decision_of,
+    restores_of_arms,
     score_numbers,
 )
 from harness.digest import parse_json
@@ -113,8 +114,10 @@ def provenance_check(run: PlannedRun, result: ResultDocument) -> Check:
     if result.status == "running" and result.initialization_provenance is None:
         return unknown("provenance", "the run has not ended")
     starts = arm_starts(run)
-    if starts and result.initialization_provenance != run_provenance(run, starts):
-        return failed("provenance", "the record is not what the arms' start.json files give")
+    if starts:
+        again = run_provenance(run, starts, restores_of_arms(run))
+        if result.initialization_provenance != again:
+            return failed("provenance", "the record is not what the arms' own records give")
     findings = judge_provenance(result.initialization_provenance, run.spec)
     false = [str(found) for found in findings if found.outcome is Outcome.FAIL]
     if false:
