@@ -3,7 +3,9 @@
 ``python -m harness.arm RUN ARM`` reads the run's plan and initial state, trains through
 ``tinker_cookbook.rl.train.main`` (synchronous, one substep) and writes under ``arms/ARM/``:
 ``attempt-NN/steps.jsonl`` and ``rollouts.jsonl`` as it goes, and ``done.json`` at the end with the
-final checkpoint. The service's address and key come from the environment, as for any SDK program.
+final checkpoint. An arm that was cut off is continued by a new attempt, from the newest state that
+the service keeps (:mod:`harness.resume`). The service's address and key come from the environment,
+as for any SDK program.
 
 A process of its own, because the cookbook removes root log handlers and its grader can block an
 event loop (tinker-notes §7, §9).
@@ -16,27 +18,38 @@ import asyncio
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import chz
+import tinker
 import torch
 from tinker_cookbook.rl import train
 
 from harness.advantage_seam import AdvantageSeam
-from harness.arm_dataset import ArmDataset, ArmDatasetBuilder, fewshot_prefix, renderer_for
+from harness.arm_config import training_config
+from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
+from harness.arm_restores import prove_restore
 from harness.arm_start import prove_start
+from harness.attempts import Attempt
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError
+from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, effective_config, read_plan
-from harness.service import register_model_tokenizer
-from harness.spec_model import Arm, ExperimentSpec
-from harness.store import read_jsonl, write_json_atomic
+from harness.resume import (
+    CHECKPOINTS_NAME,
+    COOKBOOK_FOLDER,
+    FINAL_NAME,
+    SavedState,
+    newest_kept,
+    prepare_attempt,
+    service_keeps,
+)
+from harness.rollout_seeds import RolloutSeeds
+from harness.service import register_model_tokenizer, sdk_client
+from harness.spec_model import Arm
+from harness.store import append_jsonl, read_jsonl, write_json_atomic
 from harness.training_record import TrainingRecord, recorded_training
-
-STOCK_ADAM = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
-"""What the stock loop hard-codes (tinker-notes §1); a spec that asks for more is refused."""
 
 
 def arm_folder(run_folder: Path, arm_name: str) -> Path:
@@ -68,66 +81,84 @@ def attempt_folder(run_folder: Path, arm_name: str) -> Path:
     return arm_folder(run_folder, arm_name) / f"attempt-{done['attempt']:02d}"
 
 
-def training_config(
-    spec: ExperimentSpec, arm: Arm, dataset: ArmDataset, log_path: Path, initial_uri: str
-) -> train.Config:
-    """Return the stock loop's configuration of one arm; arms differ in data set and group size.
-
-    Raises:
-        ArmError: when the spec asks for Adam constants the stock loop does not use.
-    """
-    asked = spec.execution.optimizer.model_dump()
-    if {key: asked[key] for key in STOCK_ADAM} != STOCK_ADAM:
-        raise ArmError(
-            "the stock loop fixes Adam's constants",
-            expected=str(STOCK_ADAM),
-            found=str(asked),
-            where="execution.optimizer",
-            fix="write a revised spec with the stock constants",
-        )
-    return (
-        chz.Blueprint(train.Config)
-        .apply(
-            {
-                "learning_rate": arm.lr,
-                "dataset_builder": ArmDatasetBuilder(dataset=dataset),
-                "recipe_name": "rl_comparison_harness",
-                "model_name": spec.base_model,
-                "renderer_name": spec.execution.renderer,
-                "max_tokens": spec.execution.max_tokens,
-                "temperature": spec.execution.temperature,
-                "log_path": str(log_path),
-                "load_checkpoint_path": initial_uri,
-                "lora_rank": spec.lora_rank,
-                "loss_fn": spec.execution.loss_fn,
-                "num_substeps": 1,
-                "remove_constant_reward_groups": False,
-                "kl_penalty_coef": 0.0,
-                "max_steps": len(dataset),
-                "eval_every": 0,
-                "save_every": 0,
-                "num_groups_to_log": 0,
-            }
-        )
-        .make()
-    )
-
-
-def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int) -> dict[str, Any]:
-    """Train one arm from the run's initial state and return its ``done.json``.
+def take_attempt(run: PlannedRun, arm: Arm, steps: int) -> dict[str, Any]:
+    """Bring an arm to its end, from its newest kept state or from the start; return ``done.json``.
 
     Args:
         run: the plan.
         arm: the arm's part of the spec.
-        folder: the attempt's folder, empty.
-        attempt: its number.
         steps: the arm's planned steps, or fewer for a pilot.
+
+    Raises:
+        ArmError: as :func:`train_arm`.
+        ServiceError: when the service does not say what it keeps.
+    """
+    folder = arm_folder(run.folder, arm.name)
+    number = next_attempt(folder)
+    state = _newest_state(folder, steps) if number > 1 else None
+    if state is not None and state.is_final:
+        # Only the arm's own last line was missing.
+        return _done(run, arm, state.attempt, steps, state.state_uri, state.sampler_uri)
+    attempt = Attempt(number)
+    attempt.folder(folder).mkdir(parents=True)
+    if state is not None:
+        attempt = Attempt(number, state.step, state.attempt)
+        prepare_attempt(attempt.folder(folder), number, state)
+    return train_arm(run, arm, attempt, steps, state)
+
+
+def _newest_state(folder: Path, steps: int) -> SavedState | None:
+    def passed_over(state: SavedState) -> None:
+        sys.stderr.write(f"the service does not keep {state.state_uri} any more\n")
+
+    with sdk_client() as client:
+        return newest_kept(folder, steps, service_keeps(client), passed_over)
+
+
+def train_arm(
+    run: PlannedRun, arm: Arm, attempt: Attempt, steps: int, state: SavedState | None = None
+) -> dict[str, Any]:
+    """Train one arm to its last step and return its ``done.json``.
+
+    Args:
+        run: the plan.
+        arm: the arm's part of the spec.
+        attempt: the attempt; its folder is there.
+        steps: the arm's planned steps, or fewer for a pilot.
+        state: what the attempt continues; None: the run's initial state.
 
     Raises:
         ArmError: when a step was not what the plan says, or the loop stopped early.
     """
     register_model_tokenizer(run.spec)
-    initial = run.initial_state(arm.seed)
+    parent = arm_folder(run.folder, arm.name)
+    folder = attempt.folder(parent)
+    log_path = folder / COOKBOOK_FOLDER
+    executed = {**effective_config(run.spec, arm), "steps": steps}
+    write_json_atomic(folder / "effective_config.json", executed)
+
+    def prove(client: tinker.TrainingClient) -> None:
+        if attempt.continues is None:
+            prove_start(client, run, arm, folder)
+        else:
+            prove_restore(client, run.spec, arm.name, parent, attempt)
+
+    if state is not None and state.step == steps:
+        _save_final(state, log_path, prove)
+    else:
+        _run_loop(run, arm, attempt, steps, prove)
+    final = _final_checkpoint(log_path, arm, steps)
+    return _done(run, arm, attempt.number, steps, final["state_uri"], final["sampler_uri"])
+
+
+def _run_loop(
+    run: PlannedRun,
+    arm: Arm,
+    attempt: Attempt,
+    steps: int,
+    prove: Callable[[tinker.TrainingClient], None],
+) -> None:
+    folder = attempt.folder(arm_folder(run.folder, arm.name))
     dataset = ArmDataset(
         run.train_batches(arm)[:steps],
         arm.group_size,
@@ -138,13 +169,13 @@ def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int)
         arm,
         AdvantageSeam(arm, dataset),
         folder,
-        attempt,
-        prove_start=lambda client: prove_start(client, run, arm, folder),
+        attempt.number,
+        first_step=attempt.first_step,
+        prove_start=prove,
+        sampling_seeds=RolloutSeeds(arm.seed, dataset),
     )
-    log_path = folder / "cookbook"
-    config = training_config(run.spec, arm, dataset, log_path, initial["checkpoint_uri"])
-    executed = {**effective_config(run.spec, arm), "steps": steps}
-    write_json_atomic(folder / "effective_config.json", executed)
+    initial_uri = run.initial_state(arm.seed)["checkpoint_uri"]
+    config = training_config(run.spec, arm, dataset, folder / COOKBOOK_FOLDER, initial_uri)
     with recorded_training(record):
         asyncio.run(train.main(config))
     if record.next_step != steps:
@@ -154,17 +185,37 @@ def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int)
             found=f"{record.next_step} steps",
             where=f"arm {arm.name}",
         )
+
+
+def _save_final(
+    state: SavedState, log_path: Path, prove: Callable[[tinker.TrainingClient], None]
+) -> None:
+    """Save what the loop saves at its end, for an arm that was cut off between the two."""
+    with sdk_client() as client:
+        loading = client.create_training_client_from_state_with_optimizer(state.state_uri)
+        training = loading.result()
+        prove(training)
+        saved = training.save_state(FINAL_NAME).result().path
+        sampler = training.save_weights_for_sampler(FINAL_NAME).result().path
+    row = {"name": FINAL_NAME, "batch": state.step, "state_path": saved, "sampler_path": sampler}
+    append_jsonl(log_path / CHECKPOINTS_NAME, row)
+
+
+def _done(
+    run: PlannedRun, arm: Arm, attempt: int, steps: int, state_uri: str, sampler_uri: str | None
+) -> dict[str, Any]:
     return {
         "arm": arm.name,
         "attempt": attempt,
-        "steps": record.next_step,
-        "initial_checkpoint_uri": initial["checkpoint_uri"],
-        **_final_checkpoint(log_path, arm, steps),
+        "steps": steps,
+        "initial_checkpoint_uri": run.initial_state(arm.seed)["checkpoint_uri"],
+        "state_uri": state_uri,
+        "sampler_uri": sampler_uri,
     }
 
 
 def _final_checkpoint(log_path: Path, arm: Arm, steps: int) -> dict[str, Any]:
-    rows = [row for row in read_jsonl(log_path / "checkpoints.jsonl") if row["name"] == "final"]
+    rows = [row for row in read_jsonl(log_path / CHECKPOINTS_NAME) if row["name"] == FINAL_NAME]
     if len(rows) != 1 or rows[0]["batch"] != steps:
         raise ArmError(
             "the arm has no single final checkpoint of its last step",
@@ -190,19 +241,16 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--gsm8k-dir", type=Path)
     parser.add_argument("--steps", type=int, help="a pilot's number of steps")
     options = parser.parse_args(argv)
+    end_with_parent()
     torch.set_num_threads(1)
     os.environ["TINKER_TELEMETRY"] = "0"
     # The stock loop of this cookbook still makes the SDK's deprecated calls.
     warnings.simplefilter("ignore", FutureWarning)
     try:
         run = read_plan(options.run, options.gsm8k_dir)
-        folder = arm_folder(options.run, options.arm)
-        attempt = next_attempt(folder)
-        started = folder / f"attempt-{attempt:02d}"
-        started.mkdir(parents=True)
         arm = run.spec.arm(options.arm)
-        done = train_arm(run, arm, started, attempt, options.steps or arm.steps)
-        write_json_atomic(folder / "done.json", done)
+        done = take_attempt(run, arm, options.steps or arm.steps)
+        write_json_atomic(arm_folder(options.run, options.arm) / "done.json", done)
     except HarnessError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1

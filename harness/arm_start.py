@@ -7,12 +7,13 @@ is not the run's initial adapter stops the arm before anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tinker
 
+from harness.arm_restores import asked_optimizer, with_restores
 from harness.digest import parse_json
 from harness.errors import ArmError
 from harness.gates.initial_identity import InitialIdentity, StartOfArm, fixed_batch
@@ -70,13 +71,17 @@ def read_start(attempt_folder: Path) -> dict[str, Any]:
 
 
 def run_provenance(
-    run: PlannedRun, starts: Mapping[str, Mapping[str, Any]], seed: int | None = None
+    run: PlannedRun,
+    starts: Mapping[str, Mapping[str, Any]],
+    restores: Mapping[str, Sequence[Mapping[str, Any]]],
+    seed: int | None = None,
 ) -> dict[str, Any]:
     """Return contract §3's initialization_provenance of a run.
 
     Args:
         run: the plan, with the run's initial state.
-        starts: arm → its ``start.json``.
+        starts: arm → its ``start.json``, from the attempt that started from the initial state.
+        restores: arm → every ``restored.json`` after that.
         seed: the seed that the arms were trained with; None is the first.
     """
     initial = run.initial_state(seed)
@@ -87,4 +92,9 @@ def run_provenance(
         reported_model=str(initial["reported"].get("model_name", "")),
         reported_rank=int(initial["reported"].get("lora_rank", 0)),
     )
-    return provenance_of(run.spec, found, START_NAME).to_json()
+    record = provenance_of(run.spec, found, START_NAME)
+    arms = {
+        name: with_restores(arm, asked_optimizer(run.spec, name), restores.get(name, ()))
+        for name, arm in record.arms.items()
+    }
+    return record.model_copy(update={"arms": arms}).to_json()

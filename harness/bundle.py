@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.arm import attempt_folder, read_done
+from harness.arm import arm_folder, attempt_folder, read_done
+from harness.attempts import arm_steps
 from harness.digest import parse_json, sha256_file
 from harness.errors import DocumentError, StoreError
 from harness.evaluation_record import BASE_ARM
@@ -26,7 +27,7 @@ from harness.gates.evidence import read_history
 from harness.plan import GATES_FOLDER, PlannedRun
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
-from harness.store import read_jsonl, write_json_atomic, write_new
+from harness.store import write_json_atomic, write_new
 from harness.timings import read_timings
 
 SCRIPTS = (
@@ -227,12 +228,13 @@ def _timing(run: PlannedRun) -> dict[str, Any]:
     """Return the measured seconds of every stage, and of every step of every finished arm."""
     steps = {
         arm.name: {
-            key: [row[key] for row in read_jsonl(path) if key in row]
+            key: [
+                row[key] for row in arm_steps(arm_folder(run.folder, arm.name), done) if key in row
+            ]
             for key in ("step_s", "training_s")
         }
         for arm in run.spec.trainings
-        if read_done(run.folder, arm.name) is not None
-        for path in [attempt_folder(run.folder, arm.name) / "steps.jsonl"]
+        if (done := read_done(run.folder, arm.name)) is not None
     }
     stages = list(read_timings(run.folder))
     return {"stages": stages, "steps": steps} if stages or steps else {}

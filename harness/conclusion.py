@@ -7,12 +7,14 @@ Nothing here trusts a number that was posted earlier: accuracies and the decisio
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from harness.arm import attempt_folder, read_done
+from harness.arm import arm_folder, read_done
 from harness.arm_start import read_start, run_provenance
+from harness.attempts import arm_lineage, arm_restores
 from harness.completeness import Key, Plan
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
@@ -115,18 +117,35 @@ def preflight_sections(
         sections["feasibility"] = with_observed_usage(sections["feasibility"], run.folder)
     starts = arm_starts(run)
     if starts:
-        sections["initialization_provenance"] = run_provenance(run, starts)
+        sections["initialization_provenance"] = run_provenance(run, starts, restores_of_arms(run))
     return sections
 
 
 def arm_starts(run: PlannedRun, seed: int | None = None) -> dict[str, dict[str, Any]]:
-    """Return the ``start.json`` of every arm that has finished with a seed; None is the first."""
-    trainings = run.spec.at(run.spec.decision_rule.seeds[0] if seed is None else seed)
+    """Return the ``start.json`` of every arm that has finished with a seed; None is the first.
+
+    It is the one of the attempt that started from the run's initial state.
+    """
     return {
-        arm.name: {**read_start(attempt_folder(run.folder, trained.name)), "arm": arm.name}
-        for arm, trained in zip(run.spec.arms, trainings, strict=True)
-        if read_done(run.folder, trained.name) is not None
+        arm: {**read_start(folder), "arm": arm} for arm, folder, _ in _first_attempts(run, seed)
     }
+
+
+def restores_of_arms(run: PlannedRun, seed: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Return every ``restored.json`` of every arm that has finished with a seed."""
+    return {
+        arm: arm_restores(folder.parent, first) for arm, folder, first in _first_attempts(run, seed)
+    }
+
+
+def _first_attempts(run: PlannedRun, seed: int | None) -> Iterator[tuple[str, Path, int]]:
+    """Yield arm, folder and number of the attempt that each finished arm began with."""
+    trainings = run.spec.at(run.spec.decision_rule.seeds[0] if seed is None else seed)
+    for arm, trained in zip(run.spec.arms, trainings, strict=True):
+        done, parent = read_done(run.folder, trained.name), arm_folder(run.folder, trained.name)
+        if done is not None:
+            first = arm_lineage(parent, done)[0]
+            yield arm.name, first.folder(parent), first.number
 
 
 def decision_of(

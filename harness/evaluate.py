@@ -2,7 +2,8 @@
 
 ``python -m harness.evaluate RUN ARM`` scores one arm's final checkpoint (or ``base``, the model
 without an adapter) and writes ``predictions/ARM.jsonl``: one row an item, an invalid or truncated
-output included with value 0 (contract §7).
+output included with value 0 (contract §7). Rows are kept as they come (``evaluation_parts``), so
+that a score that was cut off asks for the missing items only.
 
 The cookbook's own evaluation samples at temperature 1 and never sees the final weights
 (tinker-notes §1), so it is not used.
@@ -15,7 +16,7 @@ import asyncio
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from harness.arm import read_done
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.digest import parse_json, sha256_bytes, sha256_file, sha256_json
 from harness.errors import ArmError, HarnessError, StoreError
+from harness.evaluation_parts import RowKeeper, kept_rows
+from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, read_plan
 from harness.problems import Problem
 from harness.service import register_model_tokenizer, sdk_client
@@ -140,8 +143,19 @@ async def score(
     run: PlannedRun,
     evaluator: Mapping[str, Any],
     about: Mapping[str, Any],
+    kept: Mapping[str, dict[str, Any]],
+    keep: Callable[[dict[str, Any]], None],
 ) -> list[dict[str, Any]]:
-    """Sample and grade every test item once, greedily; rows come back in item order."""
+    """Sample and grade every test item once, greedily; rows come back in item order.
+
+    Args:
+        client: samples from the weights that are scored.
+        run: the plan, with its items.
+        evaluator: the frozen evaluator.
+        about: arm, seed, checkpoint, metric and evaluator_id.
+        kept: item id → row, of items that were answered before an interruption.
+        keep: takes each new row as it comes.
+    """
     renderer = renderer_for(run.spec)
     prefix = fewshot_prefix(run.spec)
     decoding = evaluator["decoding"]
@@ -152,11 +166,15 @@ async def score(
     )
 
     async def one(problem: Problem) -> dict[str, Any]:
+        if problem.item_id in kept:
+            return kept[problem.item_id]
         prompt = prompt_for(problem, renderer, prefix)
         answer = await client.sample_async(prompt=prompt, num_samples=1, sampling_params=parameters)
         sequence = answer.sequences[0]
         text = completion_text(renderer, sequence.tokens)
-        return prediction_row(problem, prompt.to_ints(), sequence, text, about)
+        row = prediction_row(problem, prompt.to_ints(), sequence, text, about)
+        keep(row)
+        return row
 
     return list(await asyncio.gather(*(one(problem) for problem in run.test_problems())))
 
@@ -194,7 +212,10 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
         "metric": METRIC,
         "evaluator_id": evaluator_id,
     }
-    return asyncio.run(score(client, run, evaluator, about))
+    items = [problem.item_id for problem in run.test_problems()]
+    kept = kept_rows(run.folder, arm_name, about, items)
+    with RowKeeper(run.folder, arm_name) as keeper:
+        return asyncio.run(score(client, run, evaluator, about, kept, keeper.keep))
 
 
 def predictions_path(run_folder: Path, arm_name: str) -> Path:
@@ -209,6 +230,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("arm")
     parser.add_argument("--gsm8k-dir", type=Path)
     options = parser.parse_args(argv)
+    end_with_parent()
     os.environ["TINKER_TELEMETRY"] = "0"
     warnings.simplefilter("ignore", FutureWarning)
     try:

@@ -16,13 +16,14 @@ from typing import Any
 import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
+from harness.attempt_progress import AttemptProgress
 from harness.conclusion import decide_run
 from harness.deviations import with_executed, with_revision
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
 from harness.gates.binding import git_state
-from harness.manifest import enter_all, seal
+from harness.manifest import enter_all, is_sealed, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
 from harness.redact import Redactor
@@ -30,7 +31,7 @@ from harness.result import RESULT_NAME, ResultDocument, publish, read_result, re
 from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
 from harness.service import create_initial_state
 from harness.session import HarnessSession
-from harness.stage import StepProgress, run_stage
+from harness.stage import run_stage
 from harness.store import RunFolder, write_json_atomic, write_new
 from harness.timings import record_timing
 
@@ -83,11 +84,12 @@ class Experiment:
             status = read_result(latest.path / RESULT_NAME).status
         except (OSError, HarnessError):
             return None, f"new: {latest.run_id} has no readable plan and result"
-        if status != "running":
+        unsealed = status == "succeeded" and not is_sealed(latest.path)
+        if status != "running" and not unsealed:
             return None, f"new: {latest.run_id} has ended"
         if plan["binding_digest"] != self.session.binding().digest():
             return None, f"new: spec, code or service changed since {latest.run_id}"
-        return latest.path, "continued"
+        return latest.path, "continued: only its seal is missing" if unsealed else "continued"
 
     def _new_run(self) -> Path:
         options, loaded = self.session.options, self.session.loaded
@@ -179,7 +181,7 @@ class Experiment:
         folder = arm_folder(self.run.folder, arm_name)
         attempt = folder / f"attempt-{next_attempt(folder):02d}"
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
-        progress = StepProgress(attempt / "steps.jsonl", steps, self.session.report)
+        progress = AttemptProgress(arm_name, attempt, steps, self.session.report)
         extra = ["--steps", str(steps)] if self.pilot_steps else []
         self._stage("harness.arm", arm_name, progress, extra)
         done = read_done(self.run.folder, arm_name)
@@ -194,7 +196,10 @@ class Experiment:
         return done
 
     def evaluate(self, arm_name: str) -> float:
-        """Score one arm, or ``base``, if the run has not done so; return its accuracy."""
+        """Score one arm, or ``base``, if the run has not done so; return its accuracy.
+
+        A score that was cut off keeps its rows: only the missing items are asked for.
+        """
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
@@ -241,18 +246,19 @@ class Experiment:
         return [name for name in names if not predictions_path(self.run.folder, name).exists()]
 
     def decide(self) -> ResultDocument:
-        """Draw the verdict from the rows and end the run.
+        """Draw the verdict from the rows and end the run; one that has ended is sealed only.
 
         Raises:
             DecisionError: for rows from which no decision may be drawn.
         """
-        standings = self.session.standings()
-        self._keep_gate_evidence(self.run.folder)
-        document = with_executed(read_result(self.result_path), self.run)
-        document = decide_run(self.run, document, standings)
-        root = self.session.options.root
-        document = with_evidence(document, self.run, root, self._redactor, ended=True)
-        publish(self.result_path, document)
+        document = read_result(self.result_path)
+        if document.status == "running":
+            standings = self.session.standings()
+            self._keep_gate_evidence(self.run.folder)
+            document = decide_run(self.run, with_executed(document, self.run), standings)
+            root = self.session.options.root
+            document = with_evidence(document, self.run, root, self._redactor, ended=True)
+            publish(self.result_path, document)
         enter_all(self.run.folder)
         self.session.report(f"manifest sealed: {seal(self.run.folder)}")
         return document

@@ -19,7 +19,7 @@ from harness.errors import StoreError
 from harness.manifest_entry import Chain, Entry, Finding, read_chain
 from harness.store import append_jsonl
 
-__all__ = ["Finding", "append_entry", "check_manifest", "enter_all", "head", "seal"]
+__all__ = ["Finding", "append_entry", "check_manifest", "enter_all", "head", "is_sealed", "seal"]
 
 MANIFEST_NAME = "manifest.jsonl"
 NOT_ENTERED = frozenset({MANIFEST_NAME})
@@ -83,6 +83,15 @@ def seal(folder: Path) -> str:
     if not chain.is_sealed:
         return str(_append(folder, chain, {"seal": len(chain.entries)})["line_sha256"])
     return chain.head
+
+
+def is_sealed(folder: Path) -> bool:
+    """Return whether the manifest is unbroken and its last entry is a seal."""
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return False
+    chain = read_chain(path.read_bytes(), MANIFEST_NAME)
+    return chain.is_sealed and not chain.findings
 
 
 def head(folder: Path) -> str:

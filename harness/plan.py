@@ -17,6 +17,7 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.rollout_seeds import SEED_RULE
 from harness.similarity import similarity_parameters
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
@@ -61,6 +62,8 @@ def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:
         "data_seed": execution.data_seed,
         "remove_constant_reward_groups": False,
         "kl_penalty_coef": 0.0,
+        "checkpoint_every": execution.checkpoint_every,
+        "sampling_seeds": SEED_RULE,
     }
 
 

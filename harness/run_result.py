@@ -43,6 +43,9 @@ def post_scores(run: PlannedRun, arm_name: str) -> float:
     """
     numbers = score_numbers(read_jsonl(predictions_path(run.folder, arm_name)))
     document = read_result(run.folder / RESULT_NAME)
+    if document.status != "running":
+        # A run that was cut off between its verdict and its seal has every number already.
+        return numbers[METRIC]
     if arm_name == BASE_ARM:
         document = document.with_metrics(numbers)
     elif (whole := whole_arm_rows(run, arm_name)) is not None:
@@ -60,7 +63,10 @@ def post_stage(run: PlannedRun, root: Path, redactor: Redactor) -> None:
         root: the working tree that ran.
         redactor: applied to every text before it is posted.
     """
-    document = with_executed(read_result(run.folder / RESULT_NAME), run)
+    document = read_result(run.folder / RESULT_NAME)
+    if document.status != "running":
+        return
+    document = with_executed(document, run)
     document = with_evidence(document, run, root, redactor, ended=False)
     publish(run.folder / RESULT_NAME, document)
 

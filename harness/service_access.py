@@ -106,11 +106,15 @@ class ServiceAccess:
     def environment(self) -> Mapping[str, str]:
         """Return the variables an SDK program needs, starting the service if need be.
 
+        An embedded service that has died is started again on its folder, with all it had saved.
+
         Raises:
             ServiceError: when the service cannot be started or reached, or serves another model.
         """
         if self.name == "url":
             return self._url_environment()
+        if self._embedded is not None and not self._embedded.running:
+            self.stop()
         if self._embedded is None:
             self._embedded = self._start()
         return self._embedded.environment()

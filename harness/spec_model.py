@@ -159,7 +159,10 @@ class AdamMoments(SpecPart):
 
 
 class Execution(SpecPart):
-    """Sampling, rendering and loss of both arms; the defaults are the figures of contract §12."""
+    """Sampling, rendering and loss of both arms; the defaults are the figures of contract §12.
+
+    ``checkpoint_every`` is how many steps an interruption may cost: the state is saved so often.
+    """
 
     loss_fn: Literal["importance_sampling", "ppo", "cispo", "dro"] = "importance_sampling"
     temperature: Positive = 1.0
@@ -168,6 +171,7 @@ class Execution(SpecPart):
     fewshot_prefix: Literal["standard", "none"] = "standard"
     data_seed: Seed = 0
     optimizer: AdamMoments = AdamMoments()
+    checkpoint_every: Count = 1
 
 
 class Embedded(SpecPart):

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.digest import parse_json
 from harness.errors import ArmError
+from harness.parent_watch import WATCH_VARIABLE
 
 _PACKAGE_ROOT = Path(__file__).parents[1]
 _POLL_S = 0.25
@@ -69,17 +70,20 @@ def run_stage(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     # The stage runs the package that the gates were bound to, whatever the current folder holds.
     search = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]))
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search, **environment}
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": search, WATCH_VARIABLE: "1"}
+    variables = {**os.environ, **own, **environment}
     command = [sys.executable, "-P", "-m", module, *arguments]
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=variables
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.PIPE, env=variables
         )
-        try:
-            exit_code = _wait(process, on_poll)
-        except BaseException:
-            _end(process)
-            raise
+        # Its input is written to by no one: it ends when this process does (parent_watch).
+        with process:
+            try:
+                exit_code = _wait(process, on_poll)
+            except BaseException:
+                _end(process)
+                raise
     on_poll()
     if exit_code != 0:
         raise ArmError(

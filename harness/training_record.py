@@ -4,7 +4,8 @@ One name of ``tinker_cookbook.rl.train`` is rebound to change anything: ``comput
 Four more are wrapped to look, and pass their arguments and results through untouched:
 ``print_group`` (so that printing is not mistaken for training), ``train_step`` (what was sent),
 ``_training_logprobs_from_fwd_bwd`` (the service's ``loss:sum``, which the loop discards) and
-``save_checkpoint_and_get_sampling_client`` (which weights the next rollouts come from).
+``save_checkpoint_and_get_sampling_client`` (which weights the next rollouts come from). The client
+that the last one returns sends the planned sampling seeds, where there are any.
 All five are put back when the run ends.
 
 Shape suffix: ``_D`` datums.
@@ -26,6 +27,7 @@ from tinker_cookbook.rl import train
 
 from harness.advantage_seam import AdvantageSeam
 from harness.errors import ArmError
+from harness.rollout_seeds import RolloutSeeds, SeededSampler
 from harness.spec_model import Arm
 from harness.step_record import rollout_rows, sampler_trainer_gap, step_row
 from harness.store import append_jsonl
@@ -43,6 +45,7 @@ class TrainingRecord:
         attempt: number of the attempt, from 1.
         first_step: step the attempt starts from.
         prove_start: called once with the arm's training client before its first update.
+        sampling_seeds: seed of every rollout; None leaves the loop's requests as they are.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class TrainingRecord:
         attempt: int,
         first_step: int = 0,
         prove_start: ProveStart | None = None,
+        sampling_seeds: RolloutSeeds | None = None,
     ) -> None:
         self.arm = arm
         self.seam = seam
@@ -60,6 +64,7 @@ class TrainingRecord:
         self.attempt = attempt
         self.next_step = first_step
         self.prove_start = prove_start
+        self.sampling_seeds = sampling_seeds
         self.sampler_version = first_step - 1
         self.sampling_session = ""
         self.loss_sums: list[float] = []
@@ -174,7 +179,9 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
     async def save_and_sample(*args: Any, **kwargs: Any) -> Any:
         client, metrics = await stock["save_checkpoint_and_get_sampling_client"](*args, **kwargs)
         record.observe_sampler(client)
-        return client, metrics
+        if record.sampling_seeds is None:
+            return client, metrics
+        return SeededSampler(client, record.sampling_seeds), metrics
 
     return {
         "print_group": print_group,

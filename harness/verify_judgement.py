@@ -14,6 +14,7 @@ from harness.conclusion import (
     decided_trainings,
     decision_numbers,
     decision_of,
+    restores_of_arms,
     score_numbers,
 )
 from harness.decision import Decision
@@ -131,12 +132,15 @@ def provenance_check(run: PlannedRun, result: ResultDocument) -> Check:
     if result.status == "running" and result.initialization_provenance is None:
         return unknown("provenance", "the run has not ended")
     starts = arm_starts(run)
-    if starts and result.initialization_provenance != run_provenance(run, starts):
-        return failed("provenance", "the record is not what the arms' start.json files give")
+    if starts:
+        again = run_provenance(run, starts, restores_of_arms(run))
+        if result.initialization_provenance != again:
+            return failed("provenance", "the record is not what the arms' own records give")
     findings = list(judge_provenance(result.initialization_provenance, run.spec))
     for seed in run.spec.decision_rule.seeds[1:]:
         if others := arm_starts(run, seed):
-            findings += judge_provenance(run_provenance(run, others, seed), run.spec)
+            record = run_provenance(run, others, restores_of_arms(run, seed), seed)
+            findings += judge_provenance(record, run.spec)
     false = [str(found) for found in findings if found.outcome is Outcome.FAIL]
     if false:
         return failed("provenance", "; ".join(false[:3]))

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.advantage_seam import arm_params
-from harness.arm import attempt_folder, read_done
+from harness.arm import arm_folder, read_done
 from harness.arm_dataset import prompt_ids_sha256
 from harness.arm_start import read_start
+from harness.attempts import arm_lineage, arm_rollouts, arm_steps
 from harness.digest import parse_json
-from harness.errors import HarnessError
+from harness.errors import ArmError, HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
 from harness.reference_modes import reference_advantages
 from harness.service import adapter_digest
 from harness.spec_model import Arm
-from harness.store import read_jsonl
 from harness.verify_rows import Check, Rows, failed, passed, unknown
 
 ADVANTAGE_TOLERANCE = 1e-12
@@ -36,32 +36,38 @@ def training_checks(run: PlannedRun, arm: Arm) -> list[Check]:
     done = read_done(run.folder, arm.name)
     if done is None:
         return [unknown(f"training {arm.name}", "the arm has not finished")]
-    attempt = attempt_folder(run.folder, arm.name)
-    steps = read_jsonl(attempt / "steps.jsonl")
+    folder = arm_folder(run.folder, arm.name)
+    try:
+        line, steps = arm_lineage(folder, done), arm_steps(folder, done)
+    except ArmError as error:
+        return [failed(f"steps {arm.name}", f"{error.expected}, found {error.found}")]
     by_step: dict[int, list[Row]] = defaultdict(list)
-    for row in read_jsonl(attempt / "rollouts.jsonl"):
+    for row in arm_rollouts(folder, done):
         by_step[row["step"]].append(row)
     return [
-        _config(run, arm, attempt, done),
-        _start(run, arm, attempt, done),
+        _config(run, arm, [attempt.folder(folder) for attempt in line], done),
+        _start(run, arm, line[0].folder(folder), done),
         _steps(arm, steps, by_step),
         *_prompts_and_advantages(run, arm, steps, by_step),
     ]
 
 
-def _config(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
-    """Compare what was executed with what was planned."""
+def _config(run: PlannedRun, arm: Arm, attempts: Sequence[Path], done: Row) -> Check:
+    """Compare what every attempt executed with what was planned."""
     name = f"config {arm.name}"
-    path = attempt / "effective_config.json"
-    executed = parse_json(path.read_bytes(), where=path.name)
     planned = run.plan["arms"][arm.name]["effective_config"]
-    changed = sorted(key for key in {*planned, *executed} if planned.get(key) != executed.get(key))
-    if changed:
-        key = changed[0]
-        return failed(name, f"{key}: executed {executed.get(key)}, planned {planned.get(key)}")
+    for attempt in attempts:
+        path = attempt / "effective_config.json"
+        executed = parse_json(path.read_bytes(), where=f"{attempt.name}/{path.name}")
+        keys = {*planned, *executed}
+        changed = sorted(key for key in keys if planned.get(key) != executed.get(key))
+        if changed:
+            key = changed[0]
+            return failed(name, f"{key}: executed {executed.get(key)}, planned {planned.get(key)}")
     if done["steps"] != arm.steps:
         return failed(name, f"{done['steps']} steps done, planned {arm.steps}")
-    return passed(name, f"executed as planned, {done['steps']} steps")
+    continued = f", continued {len(attempts) - 1} times" if len(attempts) > 1 else ""
+    return passed(name, f"executed as planned, {done['steps']} steps{continued}")
 
 
 def checkpoints_check(run: PlannedRun, predictions: Rows) -> Check:

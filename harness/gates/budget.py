@@ -14,6 +14,7 @@ import asyncio
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import tinker
 
@@ -70,9 +71,12 @@ def time_evaluation(client: tinker.ServiceClient, run: PlannedRun) -> Evaluation
     sampler = client.create_sampling_client(base_model=run.spec.base_model).result()
 
     async def timed() -> tuple[float, int]:
-        await score(sampler, _sample(run, problems[:WARM_UP_ITEMS]), evaluator, about)
+        kept: list[dict[str, Any]] = []
+        warm_up = _sample(run, problems[:WARM_UP_ITEMS])
+        await score(sampler, warm_up, evaluator, about, {}, kept.append)
         started_s = time.monotonic()
-        rows = await score(sampler, _sample(run, problems[-SAMPLE_ITEMS:]), evaluator, about)
+        sample = _sample(run, problems[-SAMPLE_ITEMS:])
+        rows = await score(sampler, sample, evaluator, about, {}, kept.append)
         return time.monotonic() - started_s, len(rows)
 
     with warnings.catch_warnings():

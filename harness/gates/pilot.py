@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.activation import contributors
+from harness.arm import arm_folder
+from harness.attempts import arm_steps
 from harness.errors import UsageError
 from harness.experiment import Experiment
 from harness.problems import Problem
 from harness.similarity import SIMILARITIES, gs1_weights, uniform_loo_weights
 from harness.spec_model import Arm, ExperimentSpec
-from harness.store import read_jsonl
 
 PILOT_STEPS = 3
 POOLED = frozenset({"batch_mean_reward_pilot"})
@@ -84,8 +85,7 @@ def run_pilot(experiment: Experiment) -> PilotRows:
     first_seed = spec.at(spec.decision_rule.seeds[0])
     for arm, trained in zip(spec.arms, first_seed, strict=True):
         done = pilot.train(trained.name)
-        attempt = pilot.run.folder / "arms" / trained.name / f"attempt-{done['attempt']:02d}"
-        steps[arm.name] = read_jsonl(attempt / "steps.jsonl")
+        steps[arm.name] = arm_steps(arm_folder(pilot.run.folder, trained.name), done)
     measured = {
         arm.name: baseline_contributors(arm, pilot.run.train_batches(trained)[:PILOT_STEPS])
         for arm, trained in zip(spec.arms, first_seed, strict=True)

@@ -5,14 +5,15 @@
     <data dir>/runs/<run>/sampler_weights/<name>/    adapter, metadata
     <data dir>/runs/<run>/external_weights/<name>/   PEFT files for download, metadata
 
-Tensors are safetensors, the rest strict JSON. A checkpoint is written beside its place and moved
-in by one rename, so a crash leaves either all of it or none. Names are immutable unless the
-request says overwrite.
+Tensors are safetensors, the rest strict JSON. A checkpoint is written beside its place, brought to
+the disk and moved in by one rename, so a crash leaves either all of it or none, and an address that
+was answered outlives the machine's power. Names are immutable unless the request says overwrite.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shutil
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.digest import parse_json
+from harness.durable import sync_folder
 from harness.local_service.refusals import RefusalError
 
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
@@ -118,6 +120,8 @@ class CheckpointStore:
         folder = self._run_dir(run)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "run.json", document)
+        sync_folder(folder)
+        sync_folder(self.runs_dir)
 
     def read_run(self, run: str) -> dict[str, Any]:
         """Return a training run's record.
@@ -162,7 +166,11 @@ class CheckpointStore:
         try:
             write_files(scratch)
             _complete(scratch, metadata)
+            _sync_files(scratch)
             _swap_in(scratch, target)
+            # The run's own folder too: its first checkpoint of a kind makes the kind's folder.
+            sync_folder(target.parent)
+            sync_folder(target.parent.parent)
         finally:
             # Gone already when all went well; what a failed save wrote must not stay.
             shutil.rmtree(scratch, ignore_errors=True)
@@ -217,7 +225,10 @@ def expired(metadata: dict[str, Any]) -> bool:
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write strict JSON atomically."""
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    scratch.write_text(json.dumps(document, allow_nan=False, indent=1), encoding="utf-8")
+    with scratch.open("w", encoding="utf-8") as stream:
+        stream.write(json.dumps(document, allow_nan=False, indent=1))
+        stream.flush()
+        os.fsync(stream.fileno())
     scratch.replace(path)
 
 
@@ -225,6 +236,14 @@ def _complete(folder: Path, metadata: dict[str, Any]) -> None:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     created = datetime.now(UTC).isoformat()
     write_json(folder / _METADATA, {**metadata, "created": created, "size_bytes": size})
+
+
+def _sync_files(folder: Path) -> None:
+    """Wait until a folder's files and their names are on disk."""
+    for path in folder.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+    sync_folder(folder)
 
 
 def _swap_in(scratch: Path, target: Path) -> None:

@@ -223,6 +223,7 @@ def step_row(
     return {
         "arm": arm.name,
         "step": step,
+        "attempt": 1,
         "rollouts": count,
         "datums": count,
         "prompt_ids_sha256": prompt_ids_sha256(batch_P),

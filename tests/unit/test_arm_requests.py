@@ -16,6 +16,7 @@ from recording_proxy import Exchange, recording_proxy
 
 from harness.experiment import Experiment
 from harness.local_service.process import start_service
+from harness.rollout_seeds import rollout_seed
 from harness.session import HarnessSession, Options
 
 pytestmark = pytest.mark.live
@@ -87,7 +88,7 @@ def test_both_arms_make_the_same_calls(requests_by_arm: Requests) -> None:
 def test_sampling_parameters_are_equal(requests_by_arm: Requests) -> None:
     seen = {
         arm: {
-            json.dumps([e.json()["sampling_params"], e.json()["num_samples"]], sort_keys=True)
+            json.dumps([{**e.json()["sampling_params"], "seed": 0}, e.json()["num_samples"]])
             for e in of(exchanges, "asample")
         }
         for arm, exchanges in requests_by_arm.items()
@@ -95,6 +96,24 @@ def test_sampling_parameters_are_equal(requests_by_arm: Requests) -> None:
     first, second = seen.values()
     assert first == second, f"sampling parameters differ: {seen}"
     assert len(first) == 1, f"one set of parameters for every rollout, found {first}"
+
+
+def test_every_rollout_has_a_seed_of_its_own_the_same_in_both_arms(
+    requests_by_arm: Requests,
+) -> None:
+    seen = [
+        sorted(e.json()["sampling_params"]["seed"] for e in of(exchanges, "asample"))
+        for exchanges in requests_by_arm.values()
+    ]
+    planned = sorted(rollout_seed(0, step, i) for step in range(STEPS) for i in range(ROLLOUTS))
+    assert seen == [planned, planned], f"seeds sent {seen[0][:3]}…, planned {planned[:3]}…"
+    assert len(set(planned)) == STEPS * ROLLOUTS, "a seed is used twice"
+
+
+def test_a_state_to_go_on_from_is_saved_after_every_step(requests_by_arm: Requests) -> None:
+    for arm, exchanges in requests_by_arm.items():
+        saved = [e.json()["path"] for e in of(exchanges, "save_weights")]
+        assert sorted(saved) == ["000001", "000002", "final"], f"{arm}: states saved {saved}"
 
 
 def test_the_optimizer_is_asked_for_the_same_step(requests_by_arm: Requests) -> None:

@@ -193,7 +193,10 @@ def scored(run: PlannedRun) -> tuple[list[dict[str, Any]], StubSampler]:
     freeze_evaluator(run)
     evaluator = json.loads((run.folder / EVALUATOR_NAME).read_text())
     sampler: Any = StubSampler(run)
-    return asyncio.run(score(sampler, run, evaluator, ABOUT)), sampler
+    kept: list[dict[str, Any]] = []
+    rows = asyncio.run(score(sampler, run, evaluator, ABOUT, {}, kept.append))
+    assert sorted(row["item_id"] for row in kept) == [row["item_id"] for row in rows]
+    return rows, sampler
 
 
 def test_scores_come_back_in_item_order_one_a_item(run: PlannedRun) -> None:

@@ -148,8 +148,9 @@ class StubPilot:
         for attempt, reward in ((1, 0.9), (2, 0.25)):
             folder = self.run.folder / "arms" / arm_name / f"attempt-{attempt:02d}"
             folder.mkdir(parents=True)
-            (folder / "steps.jsonl").write_text(json.dumps({"reward_mean": reward}) + "\n")
-        return {"attempt": 2}
+            row = {"step": 0, "attempt": attempt, "reward_mean": reward}
+            (folder / "steps.jsonl").write_text(json.dumps(row) + "\n")
+        return {"attempt": 2, "steps": 1}
 
 
 def test_the_pilot_reads_the_attempt_that_finished(tmp_path: Path) -> None:
