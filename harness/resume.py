@@ -92,9 +92,10 @@ def saved_states(
         limit: no state after so many steps counts.
         steps: how many steps the arm has.
     """
-    # The loop's last two saves run side by side, so either may be listed last.
     newest_first = list(reversed(rows))
-    for row in sorted(newest_first, key=lambda row: row.get("name") != FINAL_NAME):
+    # The loop's last two saves run side by side, so either may be listed last.
+    newest_first.sort(key=lambda row: row.get("name") != FINAL_NAME)
+    for row in newest_first:
         step, uri, name = row.get("batch"), row.get("state_path"), row.get("name")
         if type(step) is not int or not isinstance(uri, str) or not 0 < step <= limit:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,10 +31,17 @@ class Exchange:
 
 @dataclass
 class Recording:
-    """Everything that passed, in order of arrival."""
+    """Everything that passed, in order of arrival.
+
+    ``target`` is where requests go, and may move; ``before`` and ``after`` see each request before
+    it is passed on and once it is answered.
+    """
 
     base_url: str
+    target: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
+    before: Callable[[str, str, bytes], None] = lambda *_: None
+    after: Callable[[str, str, bytes], None] = lambda *_: None
 
     def of(self, endpoint: str) -> list[Exchange]:
         return [seen for seen in self.exchanges if seen.path == f"/api/v1/{endpoint}"]
@@ -43,7 +50,7 @@ class Recording:
 @contextmanager
 def recording_proxy(target: str) -> Iterator[Recording]:
     """Run a proxy to ``target`` in a thread of its own until the block ends."""
-    recording = Recording("")
+    recording = Recording("", target)
     ready = threading.Event()
     stop: dict[str, Any] = {}
 
@@ -56,7 +63,8 @@ def recording_proxy(target: str) -> Iterator[Recording]:
                 headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_HEADERS}
                 if encoding := request.headers.get("Content-Encoding"):
                     headers["Content-Encoding"] = encoding
-                url = target + request.path_qs
+                recording.before(request.method, request.path, body)
+                url = recording.target + request.path_qs
                 async with client.request(
                     request.method, url, data=body, headers=headers
                 ) as answer:
@@ -66,6 +74,7 @@ def recording_proxy(target: str) -> Iterator[Recording]:
                             request.method, request.path, dict(request.headers), body, answer.status
                         )
                     )
+                    recording.after(request.method, request.path, body)
                     kept = {
                         k: v
                         for k, v in answer.headers.items()
