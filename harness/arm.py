@@ -32,6 +32,7 @@ from harness.errors import ArmError, HarnessError
 from harness.plan import PlannedRun, effective_config, read_plan
 from harness.service import register_model_tokenizer
 from harness.spec_model import Arm, ExperimentSpec
+from harness.stage_process import run_stage_main
 from harness.store import read_jsonl, write_json_atomic
 from harness.training_record import TrainingRecord, recorded_training
 
@@ -210,4 +211,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_stage_main(main, sys.argv[1:]))

@@ -23,13 +23,25 @@ from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, METRIC, predictions_path
 from harness.gates.binding import git_state
 from harness.manifest import enter_all, seal
-from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
+from harness.plan import (
+    GATES_FOLDER,
+    PLAN_NAME,
+    SPEC_COPY_NAME,
+    PlannedRun,
+    PlanVersionError,
+    make_plan,
+    parse_plan,
+    read_plan,
+)
 from harness.problems import load_problems
 from harness.result import ResultDocument, publish, read_result, result_line
+from harness.run_lock import RunLock, acquire
 from harness.service import create_initial_state
-from harness.session import HarnessSession
+from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import StepProgress, run_stage
+from harness.stopping import continue_command
 from harness.store import RunFolder, read_jsonl, write_json_atomic, write_new
+from harness.supervision import Supervision
 
 RESULT_NAME = "result.json"
 
@@ -48,6 +60,7 @@ class Experiment:
         self.pilot_steps = pilot_steps
         self.artifacts = session.options.artifacts / ("pilot" if pilot_steps else "")
         self.stage_seconds: dict[str, float] = {}
+        self.lock: RunLock | None = None
 
     def pilot(self, steps: int) -> Experiment:
         """Return a pilot of ``steps`` steps of the same session."""
@@ -58,13 +71,16 @@ class Experiment:
         """The run this session works on: the latest unfinished one of this content, or a new one.
 
         Raises:
-            StoreError: when the run's folder cannot be made or read.
+            StoreError: when the run's folder cannot be made or read, or another process works on it.
         """
         options = self.session.options
         folder, reason = self._unfinished_run()
         if folder is None:
             folder = self._new_run()
         self.session.report(f"run {folder.name}: {reason}")
+        self.lock = acquire(folder)
+        if self.lock and self.lock.taken_over:
+            self.session.report(f"lock of {self.lock.taken_over}, which is gone: taken over")
         return read_plan(folder, options.gsm8k_dir)
 
     def _unfinished_run(self) -> tuple[Path | None, str]:
@@ -77,8 +93,10 @@ class Experiment:
         if latest is None:
             return None, "the first of this spec"
         try:
-            plan = parse_json((latest.path / PLAN_NAME).read_bytes(), where=PLAN_NAME)
+            plan = parse_plan(latest.path)
             status = read_result(latest.path / RESULT_NAME).status
+        except PlanVersionError as error:
+            return None, f"new: {latest.run_id} is of another version ({error.found})"
         except (OSError, HarnessError):
             return None, f"new: {latest.run_id} has no readable plan and result"
         if status != "running":
@@ -118,6 +136,18 @@ class Experiment:
             if session and source.exists():
                 write_new(kept / source.name, source.read_bytes())
 
+    @cached_property
+    def supervision(self) -> Supervision:
+        """What watches this run's stages and says in ``result.json`` what stopped one."""
+        options = self.session.options
+        return Supervision(
+            self.result_path,
+            self.run.plan["spec"],
+            self.run.spec.decision_rule.seeds[0],
+            continue_command(options.root, options.spec_path, DEFAULT_SPEC),
+            self.session.report,
+        )
+
     @property
     def result_path(self) -> Path:
         """The run's ``result.json``."""
@@ -128,6 +158,9 @@ class Experiment:
         path = self.run.folder / "initial.json"
         if path.exists():
             return parse_json(path.read_bytes(), where=path.name)
+        return self.supervision.work("initial state", lambda: self._create_initial_state(path))
+
+    def _create_initial_state(self, path: Path) -> dict[str, Any]:
         with self.sdk_client() as client:
             state = create_initial_state(
                 client,
@@ -168,11 +201,14 @@ class Experiment:
             self.session.report(f"{arm_name}: already trained in this run")
             return done
         folder = arm_folder(self.run.folder, arm_name)
-        attempt = folder / f"attempt-{next_attempt(folder):02d}"
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
-        progress = StepProgress(attempt / "steps.jsonl", steps, self.session.report)
+
+        def follow() -> StepProgress:
+            attempt = folder / f"attempt-{next_attempt(folder):02d}"
+            return StepProgress(attempt / "steps.jsonl", steps, self.session.report)
+
         extra = ["--steps", str(steps)] if self.pilot_steps else []
-        self._stage("harness.arm", arm_name, progress, extra)
+        self._stage("harness.arm", arm_name, follow, extra)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -189,7 +225,7 @@ class Experiment:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            self._stage("harness.evaluate", arm_name, lambda: None)
+            self._stage("harness.evaluate", arm_name, lambda: lambda: None)
         accuracy = self._post_scores(arm_name)
         self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
         return accuracy
@@ -198,21 +234,27 @@ class Experiment:
         self,
         module: str,
         arm_name: str,
-        on_poll: Callable[[], None],
+        follow: Callable[[], Callable[[], None]],
         extra: Sequence[str] = (),
     ) -> None:
         gsm8k_dir = self.session.options.gsm8k_dir
         data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
-        environment: Mapping[str, str] = self.session.service.environment()
+        arguments = [str(self.run.folder), arm_name, *data, *extra]
         stage = module.removeprefix("harness.")
-        seconds = run_stage(
-            module,
-            [str(self.run.folder), arm_name, *data, *extra],
-            environment=environment,
-            log_path=self._new_log(f"{stage}-{arm_name}"),
-            on_poll=on_poll,
+
+        def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
+            return run_stage(
+                module, arguments, environment=environment, log_path=log, on_poll=on_poll
+            )
+
+        self.stage_seconds[f"{stage} {arm_name}"] = self.supervision.stage(
+            f"{stage} {arm_name}",
+            self.session.service.environment(),
+            lambda: self._new_log(f"{stage}-{arm_name}"),
+            follow,
+            run,
+            trains=module == "harness.arm",
         )
-        self.stage_seconds[f"{stage} {arm_name}"] = seconds
         enter_all(self.run.folder, ignored={RESULT_NAME})
 
     def _new_log(self, stem: str) -> Path:
