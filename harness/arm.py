@@ -30,6 +30,7 @@ from harness.arm_start import prove_start
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError
 from harness.plan import PlannedRun, effective_config, read_plan
+from harness.rollout_origin import EXACT_BOUNDS, SHARED_BOUNDS
 from harness.service import register_model_tokenizer
 from harness.spec_model import Arm, ExperimentSpec
 from harness.stage_process import run_stage_main
@@ -141,6 +142,7 @@ def train_arm(run: PlannedRun, arm: Arm, folder: Path, attempt: int, steps: int)
         folder,
         attempt,
         prove_start=lambda client: prove_start(client, run, arm, folder),
+        bounds=EXACT_BOUNDS if run.spec.embedded else SHARED_BOUNDS,
     )
     log_path = folder / "cookbook"
     config = training_config(run.spec, arm, dataset, log_path, initial["checkpoint_uri"])

@@ -7,11 +7,11 @@ is told, and the sessions that are given back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from harness.capacity import CapacityError, CapacityExhaustedError, CapacityState
+from harness.capacity import CapacityError, CapacityExhaustedError, CapacityState, Refusal
 from harness.service_fault import FaultKind, fault_of_error
 from harness.stage_watch import Clock
 
@@ -25,21 +25,33 @@ class Waiting:
     Attributes:
         message: what the service says.
         since: when the refusal began.
-        until: when the service is asked again.
+        until: when the service is asked again; None while the SDK keeps asking.
         give_up: when the run ends without an answer.
     """
 
     message: str
     since: datetime
-    until: datetime
+    until: datetime | None
     give_up: datetime
 
     def sentence(self) -> str:
         """Return one sentence, with times in UTC."""
+        again = f"at {self.until:%H:%M:%S}" if self.until else "by the SDK all along"
         return (
-            f"Waiting since {self.since:%H:%M:%S} UTC for the service's capacity ({self.message}),"
-            f" asked again at {self.until:%H:%M:%S}, given up at {self.give_up:%H:%M:%S}."
+            f"waiting since {self.since:%H:%M:%S} UTC for the service's capacity ({self.message}),"
+            f" asked again {again}, given up at {self.give_up:%H:%M:%S}."
         )
+
+
+def refused_inside(refusal: Refusal, clock: Clock) -> Waiting:
+    """Return what is said of a refusal inside a stage that still runs."""
+    now_s, now = clock.now_s(), clock.utc()
+    return Waiting(
+        refusal.message,
+        since=now - timedelta(seconds=now_s - refusal.since_s),
+        until=None,
+        give_up=now + timedelta(seconds=refusal.until_s - now_s),
+    )
 
 
 class CapacityLayer:
@@ -51,9 +63,7 @@ class CapacityLayer:
         say: told of every wait before it begins.
     """
 
-    def __init__(
-        self, state: CapacityState, clock: Clock, say: Callable[[Waiting], None]
-    ) -> None:
+    def __init__(self, state: CapacityState, clock: Clock, say: Callable[[Waiting], None]) -> None:
         self.state = state
         self.clock = clock
         self.say = say
@@ -106,13 +116,6 @@ class CapacityLayer:
             waited_s = now_s - refusal.since_s if refusal else 0.0
             raise CapacityExhaustedError(error.found, self.state.steps, waited_s) from error
         wait_s = self.state.next_wait_s(now_s)
-        now = self.clock.utc()
-        self.say(
-            Waiting(
-                refusal.message,
-                since=now - timedelta(seconds=now_s - refusal.since_s),
-                until=now + timedelta(seconds=wait_s),
-                give_up=now + timedelta(seconds=refusal.until_s - now_s),
-            )
-        )
+        said = refused_inside(refusal, self.clock)
+        self.say(replace(said, until=self.clock.utc() + timedelta(seconds=wait_s)))
         self.clock.sleep(wait_s)

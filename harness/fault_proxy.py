@@ -56,6 +56,7 @@ class Rule:
         fault: what happens in place of the plain answer.
         times: how often; None for ever.
         after: how many requests pass unharmed first.
+        request_type: only polls for the result of this kind of request, such as "Sample".
         hits: how often it happened.
     """
 
@@ -63,13 +64,15 @@ class Rule:
     fault: Fault
     times: int | None = None
     after: int = 0
+    request_type: str | None = None
     hits: int = 0
 
-    def takes(self, endpoint: str) -> bool:
+    def takes(self, endpoint: str, request_type: str | None) -> bool:
         """Return whether the rule is for this request, and count it."""
-        if self.endpoint not in ("*", endpoint) or (
-            self.times is not None and self.hits >= self.times
-        ):
+        used_up = self.times is not None and self.hits >= self.times
+        if used_up or self.endpoint not in ("*", endpoint):
+            return False
+        if self.request_type not in (None, request_type):
             return False
         if self.after > 0:
             self.after -= 1
@@ -99,7 +102,8 @@ class FaultProxy:
         """Answer one request: by the first rule that takes it, else by the service."""
         passing = Passing(self, request, await request.read())
         endpoint = request.path.removeprefix(_PREFIX).partition("/")[0]
-        rule = next((rule for rule in self.rules if rule.takes(endpoint)), None)
+        kind = request.headers.get("X-Tinker-Request-Type")
+        rule = next((rule for rule in self.rules if rule.takes(endpoint, kind)), None)
         answer = await (rule.fault(passing) if rule else passing.forward())
         self.passed.append((endpoint, answer.status))
         return answer
@@ -111,9 +115,7 @@ class FaultProxy:
         url = self.target + request.path_qs
         sent = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS}
         try:
-            async with self.client.request(
-                request.method, url, data=body, headers=sent
-            ) as answer:
+            async with self.client.request(request.method, url, data=body, headers=sent) as answer:
                 content = await answer.read()
         except ClientError:
             return web.Response(status=502)
@@ -157,6 +159,12 @@ def fault_proxy(target: str) -> Iterator[FaultProxy]:
 
     def run() -> None:
         loop.run_until_complete(serve())
+        # Requests that a fault never answers are still waiting.
+        waiting = asyncio.all_tasks(loop)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            loop.run_until_complete(asyncio.wait(waiting))
         loop.close()
 
     thread = threading.Thread(target=run, daemon=True)

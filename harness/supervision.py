@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from harness.answer_log import LOG_VARIABLE
 from harness.capacity import CapacityError, CapacityExhaustedError, CapacityState
-from harness.capacity_layer import CapacityLayer, Waiting
+from harness.capacity_layer import CapacityLayer, Waiting, refused_inside
 from harness.errors import HarnessError, StoreError
 from harness.health import missing_sign_of_life
 from harness.release import release_sessions
@@ -25,6 +25,8 @@ from harness.store import write_json_atomic
 T = TypeVar("T")
 Poll = Callable[[], None]
 Environment = Mapping[str, str]
+TELL_AFTER_S = 30.0
+"""How long a refusal lasts before the summary speaks of it; the SDK rides over shorter ones."""
 RunProcess = Callable[[Environment, Path, Poll], float]
 """Starts the stage's process with an environment, a log and something to poll; returns seconds."""
 
@@ -59,6 +61,8 @@ class Supervision:
         self.clock = clock or Clock()
         self.health = health
         self.released = 0
+        self._told = False
+        self._summary_waits = False
         self.count_steps = StepCounter(result_path.parent)
         self.state = CapacityState(seed)
         self.state.progressed(self.count_steps())
@@ -131,7 +135,9 @@ class Supervision:
         def poll() -> None:
             follow()
             watch.poll()
+            self._tell()
 
+        self._told = False
         try:
             return run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
         except CapacityError:
@@ -165,6 +171,17 @@ class Supervision:
             # A full disk may be what stopped the run: the cause is what the person must see.
             cause.add_note(f"result.json does not say so: {unwritten}")
 
+    def _tell(self) -> None:
+        """Keep the summary true while a stage runs: refused, or working again."""
+        refusal, now_s = self.state.refusal, self.clock.now_s()
+        if refusal is None and self._summary_waits:
+            self._told = self._summary_waits = False
+            publish_waiting(self.result_path, self.name, "the service works again, no verdict yet.")
+        elif refusal and not self._told and now_s - refusal.since_s >= TELL_AFTER_S:
+            self._told = True
+            self._say(refused_inside(refusal, self.clock))
+
     def _say(self, waiting: Waiting) -> None:
+        self._summary_waits = True
         publish_waiting(self.result_path, self.name, waiting.sentence())
         self.report(waiting.sentence())

@@ -76,14 +76,15 @@ async def unknown_request_id(passing: Passing) -> web.StreamResponse:
 
 
 class AnswerOfAnother:
-    """Give every caller the first caller's result: the wrong answer, well formed."""
+    """Give every sampling call the first one's result: the wrong answer, well formed."""
 
     def __init__(self) -> None:
         self.first: web.Response | None = None
 
     async def __call__(self, passing: Passing) -> web.StreamResponse:
         whole = await passing.forward()
-        if "protobuf" not in whole.headers.get("Content-Type", ""):
+        sampled = passing.request.headers.get("X-Tinker-Request-Type") == "Sample"
+        if not sampled or "protobuf" not in whole.headers.get("Content-Type", ""):
             return whole
         if self.first is None:
             self.first = whole
