@@ -71,7 +71,7 @@ class Experiment:
         """The run this session works on: the latest unfinished one of this content, or a new one.
 
         Raises:
-            StoreError: when the run's folder cannot be made or read, or another process works on it.
+            StoreError: when the run's folder cannot be made or read, or another process has it.
         """
         options = self.session.options
         folder, reason = self._unfinished_run()

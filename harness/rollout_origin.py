@@ -68,7 +68,7 @@ def refuse_foreign_rollouts(
         gap = np.abs(sampled.astype(np.float64) - trained_T.numpy().astype(np.float64)[action_T])
         if gap.size and (gap.max() > bounds.token or gap.mean() > bounds.mean):
             raise _foreign(
-                f"|sampling - training| at most {bounds.token:g} a token, {bounds.mean:g} on average",
+                f"|sampling - training| up to {bounds.token:g} a token, {bounds.mean:g} on average",
                 f"rollout {index}: largest {gap.max():.3g}, mean {gap.mean():.3g} nats",
                 where,
             )
@@ -96,7 +96,7 @@ def _foreign(expected: str, found: str, where: str) -> ArmError:
 def failure_row(
     error: Exception, arm: str, attempt: int, step: int, item_id: str
 ) -> dict[str, object]:
-    """Return the row of a rollout that failed, with its reason; it has no reward, not a zero one."""
+    """Return the row of a rollout that failed and why; it has no reward, not a zero one."""
     fault = fault_of_error(error)
     return {
         "arm": arm,

@@ -19,6 +19,8 @@ from tests.faults.fault_summary import FaultSummary
 from tests.faults.forked_stage import run_forked
 from tests.faults.small_experiment import ARM, Records, SmallRun, small_spec
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedService]:
@@ -62,6 +64,20 @@ def small_run(
     service: EmbeddedService, proxy: FaultProxy, undisturbed: Undisturbed, tmp_path: Path
 ) -> SmallRun:
     return SmallRun(tmp_path / "run", service, proxy, undisturbed.initial)
+
+
+@pytest.fixture
+def no_network() -> None:
+    """These tests are about connections, all of them to loopback."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave these tests to sessions that ask for services, or for this folder by name."""
+    if not any(HERE.name in argument for argument in config.args):
+        for item in items:
+            if item.path.parent == HERE:
+                item.add_marker(pytest.mark.live)
 
 
 class FaultHooks:

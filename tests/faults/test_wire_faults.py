@@ -20,8 +20,6 @@ from tests.faults.conftest import Undisturbed
 from tests.faults.fault_summary import STOPPED, SURVIVED
 from tests.faults.small_experiment import ARM, SmallRun
 
-pytestmark = pytest.mark.live
-
 Rules = Callable[[], list[Rule]]
 SAMPLE, TRAIN = "Sample", "ForwardBackward"
 STALL_S, DEAD_S = 60.0, 60.0
