@@ -45,9 +45,11 @@ from harness.resume import (
     prepare_attempt,
     service_keeps,
 )
+from harness.rollout_origin import EXACT_BOUNDS, SHARED_BOUNDS
 from harness.rollout_seeds import RolloutSeeds
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import Arm
+from harness.stage_process import run_stage_main
 from harness.store import append_jsonl, read_jsonl, write_json_atomic
 from harness.training_record import TrainingRecord, recorded_training
 
@@ -173,6 +175,7 @@ def _run_loop(
         first_step=attempt.first_step,
         prove_start=prove,
         sampling_seeds=RolloutSeeds(arm.seed, dataset),
+        bounds=EXACT_BOUNDS if run.spec.embedded else SHARED_BOUNDS,
     )
     initial_uri = run.initial_state(arm.seed)["checkpoint_uri"]
     config = training_config(run.spec, arm, dataset, folder / COOKBOOK_FOLDER, initial_uri)
@@ -258,4 +261,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_stage_main(main, sys.argv[1:]))

@@ -36,6 +36,7 @@ from harness.plan import PlannedRun, read_plan
 from harness.problems import Problem
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
+from harness.stage_process import run_stage_main
 from harness.step_record import token_sha256
 from harness.store import write_json_atomic, write_jsonl_new
 from harness.training_grader import training_grader_correct
@@ -244,4 +245,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_stage_main(main, sys.argv[1:]))

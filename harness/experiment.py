@@ -19,20 +19,31 @@ from harness.arm import arm_folder, next_attempt, read_done
 from harness.attempt_progress import AttemptProgress
 from harness.conclusion import decide_run
 from harness.deviations import with_executed, with_revision
-from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
 from harness.gates.binding import git_state
 from harness.manifest import enter_all, is_sealed, seal
-from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
+from harness.plan import (
+    GATES_FOLDER,
+    PLAN_NAME,
+    SPEC_COPY_NAME,
+    PlannedRun,
+    PlanVersionError,
+    make_plan,
+    parse_plan,
+    read_plan,
+)
 from harness.problems import load_problems
 from harness.redact import Redactor
 from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
+from harness.run_lock import RunLock, acquire
 from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
 from harness.service import create_initial_state
-from harness.session import HarnessSession
+from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
+from harness.stopping import continue_command
 from harness.store import RunFolder, write_json_atomic, write_new
+from harness.supervision import Supervision
 from harness.timings import record_timing
 
 
@@ -51,6 +62,7 @@ class Experiment:
         self.artifacts = session.options.artifacts / ("pilot" if pilot_steps else "")
         self._session_timings: list[str] = []
         self._redactor = Redactor.from_environment(os.environ)
+        self.lock: RunLock | None = None
 
     def pilot(self, steps: int) -> Experiment:
         """Return a pilot of ``steps`` steps of the same session."""
@@ -61,13 +73,16 @@ class Experiment:
         """The run this session works on: the latest unfinished one of this content, or a new one.
 
         Raises:
-            StoreError: when the run's folder cannot be made or read.
+            StoreError: when the run's folder cannot be made or read, or another process has it.
         """
         options = self.session.options
         folder, reason = self._unfinished_run()
         if folder is None:
             folder = self._new_run()
         self.session.report(f"run {folder.name}: {reason}")
+        self.lock = acquire(folder)
+        if self.lock and self.lock.taken_over:
+            self.session.report(f"lock of {self.lock.taken_over}, which is gone: taken over")
         return read_plan(folder, options.gsm8k_dir)
 
     def _unfinished_run(self) -> tuple[Path | None, str]:
@@ -80,8 +95,10 @@ class Experiment:
         if latest is None:
             return None, "the first of this spec"
         try:
-            plan = parse_json((latest.path / PLAN_NAME).read_bytes(), where=PLAN_NAME)
+            plan = parse_plan(latest.path)
             status = read_result(latest.path / RESULT_NAME).status
+        except PlanVersionError as error:
+            return None, f"new: {latest.run_id} is of another version ({error.found})"
         except (OSError, HarnessError):
             return None, f"new: {latest.run_id} has no readable plan and result"
         unsealed = status == "succeeded" and not is_sealed(latest.path)
@@ -123,6 +140,18 @@ class Experiment:
             if session and source.exists() and not (kept / source.name).exists():
                 write_new(kept / source.name, source.read_bytes())
 
+    @cached_property
+    def supervision(self) -> Supervision:
+        """What watches this run's stages and says in ``result.json`` what stopped one."""
+        options = self.session.options
+        return Supervision(
+            self.result_path,
+            self.run.plan["spec"],
+            self.run.spec.decision_rule.seeds[0],
+            continue_command(options.root, options.spec_path, DEFAULT_SPEC),
+            self.session.report,
+        )
+
     @property
     def result_path(self) -> Path:
         """The run's ``result.json``."""
@@ -136,19 +165,23 @@ class Experiment:
         """
         seeds = self.run.spec.decision_rule.seeds
         for seed in seeds[:1] if self.pilot_steps else seeds:
-            path = self.run.initial_path(seed)
-            if path.exists():
-                continue
-            with self.sdk_client() as client:
-                state = create_initial_state(
-                    client,
-                    self.run.spec,
-                    seed=seed,
-                    name=f"{path.stem}-{self.run.folder.name}",
-                    folder=self.run.initial_adapter(seed),
+            if not self.run.initial_path(seed).exists():
+                self.supervision.work(
+                    "initial state", lambda seed=seed: self._create_initial_state(seed)
                 )
-            write_json_atomic(path, state.to_json())
         return self.run.initial_state()
+
+    def _create_initial_state(self, seed: int) -> None:
+        path = self.run.initial_path(seed)
+        with self.sdk_client() as client:
+            state = create_initial_state(
+                client,
+                self.run.spec,
+                seed=seed,
+                name=f"{path.stem}-{self.run.folder.name}",
+                folder=self.run.initial_adapter(seed),
+            )
+        write_json_atomic(path, state.to_json())
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -179,11 +212,14 @@ class Experiment:
             self.session.report(f"{arm_name}: already trained in this run")
             return done
         folder = arm_folder(self.run.folder, arm_name)
-        attempt = folder / f"attempt-{next_attempt(folder):02d}"
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
-        progress = AttemptProgress(arm_name, attempt, steps, self.session.report)
+
+        def follow() -> AttemptProgress:
+            attempt = folder / f"attempt-{next_attempt(folder):02d}"
+            return AttemptProgress(arm_name, attempt, steps, self.session.report)
+
         extra = ["--steps", str(steps)] if self.pilot_steps else []
-        self._stage("harness.arm", arm_name, progress, extra)
+        self._stage("harness.arm", arm_name, follow, extra)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -203,7 +239,7 @@ class Experiment:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            self._stage("harness.evaluate", arm_name, lambda: None)
+            self._stage("harness.evaluate", arm_name, lambda: lambda: None)
         accuracy = post_scores(self.run, arm_name)
         post_stage(self.run, self.session.options.root, self._redactor)
         self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
@@ -213,19 +249,26 @@ class Experiment:
         self,
         module: str,
         arm_name: str,
-        on_poll: Callable[[], None],
+        follow: Callable[[], Callable[[], None]],
         extra: Sequence[str] = (),
     ) -> None:
         gsm8k_dir = self.session.options.gsm8k_dir
         data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
-        environment: Mapping[str, str] = self.session.service.environment()
+        arguments = [str(self.run.folder), arm_name, *data, *extra]
         stage = module.removeprefix("harness.")
-        seconds = run_stage(
-            module,
-            [str(self.run.folder), arm_name, *data, *extra],
-            environment=environment,
-            log_path=self._new_log(f"{stage}-{arm_name}"),
-            on_poll=on_poll,
+
+        def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
+            return run_stage(
+                module, arguments, environment=environment, log_path=log, on_poll=on_poll
+            )
+
+        seconds = self.supervision.stage(
+            f"{stage} {arm_name}",
+            self.session.service.environment(),
+            lambda: self._new_log(f"{stage}-{arm_name}"),
+            follow,
+            run,
+            trains=module == "harness.arm",
         )
         record_timing(self.run.folder, stage, arm_name, seconds)
         self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")

@@ -16,6 +16,9 @@ from harness.digest import parse_json
 from harness.errors import ServiceError
 
 _HEALTH_TIMEOUT_S = 10.0
+_SIGN_OF_LIFE_TIMEOUT_S = 3.0
+_NOBODY_BEHIND = frozenset({502, 504})
+"""What a gateway answers when the service behind it is gone."""
 
 
 def public_address(base_url: str) -> str:
@@ -32,6 +35,22 @@ def require_health(base_url: str) -> None:
         ServiceError: when nobody answers in ten seconds.
     """
     get_json(base_url, "healthz", api_key=None)
+
+
+def missing_sign_of_life(base_url: str) -> str | None:
+    """Return None when something answers within three seconds, else what happened instead.
+
+    An error status is an answer too, such as 503 for want of capacity; only what a gateway says
+    in place of a dead service is not.
+    """
+    url = f"{public_address(base_url)}/api/v1/healthz"
+    try:
+        with urllib.request.urlopen(url, timeout=_SIGN_OF_LIFE_TIMEOUT_S):
+            return None
+    except urllib.error.HTTPError as error:
+        return f"status {error.code} of a gateway" if error.code in _NOBODY_BEHIND else None
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        return f"{type(error).__name__}: {getattr(error, 'reason', error)}"
 
 
 def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:

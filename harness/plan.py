@@ -23,6 +23,8 @@ from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
 PLAN_NAME = "plan.json"
+PLAN_VERSION = 1
+"""Of all of a run's records; raised when an older harness could misread them."""
 SPEC_COPY_NAME = "spec.json"
 INITIAL_NAME = "initial.json"
 INITIAL_ADAPTER = "initial_adapter"
@@ -88,7 +90,7 @@ def make_plan(
     spec = loaded.spec
     order = training_order(train, spec.execution.data_seed)
     return {
-        "version": 1,
+        "version": PLAN_VERSION,
         "run": run_id,
         "spec": loaded.name,
         "spec_digest": loaded.digest,
@@ -192,11 +194,17 @@ class PlannedRun:
             )
 
 
-def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
-    """Read a run's plan and its own copy of the spec.
+class PlanVersionError(StoreError):
+    """A run was planned by a version of the harness that writes other records."""
+
+
+def parse_plan(folder: Path) -> dict[str, Any]:
+    """Read ``plan.json`` and check that this harness understands it.
 
     Raises:
-        StoreError: when the plan cannot be read or the spec's copy is not the planned one.
+        PlanVersionError: for another version of the records, before anything else is read.
+        StoreError: when it cannot be read.
+        DocumentError: when it is not strict JSON.
     """
     path = folder / PLAN_NAME
     try:
@@ -209,6 +217,26 @@ def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
             where=folder.name,
             fix="start a new run with --fresh",
         ) from error
+    version = plan.get("version") if isinstance(plan, dict) else None
+    if version != PLAN_VERSION or isinstance(version, bool):
+        raise PlanVersionError(
+            "the run was made by another version of the harness",
+            expected=f"version {PLAN_VERSION}",
+            found=f"version {version!r}",
+            where=f"{folder.name}/{PLAN_NAME}",
+            fix="use the harness that made it, or start a new run with --fresh",
+        )
+    return plan
+
+
+def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
+    """Read a run's plan and its own copy of the spec.
+
+    Raises:
+        StoreError: when the plan cannot be read, is of another version, or the spec's copy is not
+            the planned one.
+    """
+    plan = parse_plan(folder)
     loaded = load_spec(folder / SPEC_COPY_NAME)
     run = PlannedRun(folder, loaded, plan, gsm8k_dir)
     run._expect("spec's contents", plan["spec_digest"], loaded.digest)

@@ -157,7 +157,13 @@ def append_jsonl(path: Path, *rows: dict[str, Any]) -> None:
             # Another writer's line may be half visible until its write returns.
             fcntl.flock(stream, fcntl.LOCK_EX)
             _refuse_torn(path, stream.fileno())
-            write_all(stream.fileno(), lines)
+            whole = os.fstat(stream.fileno()).st_size
+            try:
+                write_all(stream.fileno(), lines)
+            except OSError:
+                # A full disk takes part of a line: without it the file stays whole.
+                os.ftruncate(stream.fileno(), whole)
+                raise
         if created:
             sync_folder(path.parent)
 

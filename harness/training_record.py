@@ -1,12 +1,13 @@
 """Runs the stock loop with the arm's advantages and writes down what it did.
 
 One name of ``tinker_cookbook.rl.train`` is rebound to change anything: ``compute_advantages``.
-Four more are wrapped to look, and pass their arguments and results through untouched:
+Five more are wrapped to look, and pass their arguments and results through untouched:
 ``print_group`` (so that printing is not mistaken for training), ``train_step`` (what was sent),
-``_training_logprobs_from_fwd_bwd`` (the service's ``loss:sum``, which the loop discards) and
+``_training_logprobs_from_fwd_bwd`` (the service's ``loss:sum``, which the loop discards),
+``do_group_rollout_and_filter_constant_reward`` (rollouts that failed) and
 ``save_checkpoint_and_get_sampling_client`` (which weights the next rollouts come from). The client
 that the last one returns sends the planned sampling seeds, where there are any.
-All five are put back when the run ends.
+All six are put back when the run ends.
 
 Shape suffix: ``_D`` datums.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +29,13 @@ from tinker_cookbook.rl import train
 
 from harness.advantage_seam import AdvantageSeam
 from harness.errors import ArmError
+from harness.redact import Redactor
+from harness.rollout_origin import (
+    SHARED_BOUNDS,
+    GapBounds,
+    failure_row,
+    refuse_foreign_rollouts,
+)
 from harness.rollout_seeds import RolloutSeeds, SeededSampler
 from harness.spec_model import Arm
 from harness.step_record import rollout_rows, sampler_trainer_gap, step_row
@@ -46,6 +55,7 @@ class TrainingRecord:
         first_step: step the attempt starts from.
         prove_start: called once with the arm's training client before its first update.
         sampling_seeds: seed of every rollout; None leaves the loop's requests as they are.
+        bounds: how far sampler and trainer may be apart on a rollout.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class TrainingRecord:
         first_step: int = 0,
         prove_start: ProveStart | None = None,
         sampling_seeds: RolloutSeeds | None = None,
+        bounds: GapBounds = SHARED_BOUNDS,
     ) -> None:
         self.arm = arm
         self.seam = seam
@@ -65,6 +76,8 @@ class TrainingRecord:
         self.next_step = first_step
         self.prove_start = prove_start
         self.sampling_seeds = sampling_seeds
+        self.bounds = bounds
+        self.redactor = Redactor.from_environment(os.environ)
         self.sampler_version = first_step - 1
         self.sampling_session = ""
         self.loss_sums: list[float] = []
@@ -93,6 +106,18 @@ class TrainingRecord:
             )
         self.loss_sums.append(float(loss))
 
+    def observe_failed_rollout(self, builder: Any, error: Exception) -> None:
+        """Write down why a rollout failed; the loop then fails the step, as the cookbook does."""
+        # The builder holds the question, the data set the row that it was made from.
+        question = builder.env_thunk.args[0]
+        item_id = next(
+            problem.item_id
+            for problem in self.seam.dataset.current_problems_P()
+            if problem.question == question
+        )
+        row = failure_row(error, self.arm.name, self.attempt, self.next_step, item_id)
+        append_jsonl(self.folder / "rollout_failures.jsonl", self.redactor.redact_json(row))
+
     def write_step(
         self,
         data_D: list[tinker.Datum],
@@ -114,6 +139,9 @@ class TrainingRecord:
                 where=f"arm {self.arm.name}, step {call.step}",
                 fix="run the synchronous loop with one substep",
             )
+        where = f"arm {self.arm.name}, step {call.step}"
+        gap = sampler_trainer_gap(data_D, training_logprobs_D)
+        refuse_foreign_rollouts(data_D, training_logprobs_D, self.bounds, where)
         rollouts = rollout_rows(call, self.arm)
         now_s = time.monotonic()
         trained = {
@@ -122,7 +150,7 @@ class TrainingRecord:
             "sampling_session": self.sampling_session,
             "datums": len(data_D),
             "loss_sum": self.loss_sums.pop(),
-            "sampler_trainer_gap": sampler_trainer_gap(data_D, training_logprobs_D),
+            "sampler_trainer_gap": gap,
             "training_s": training_s,
             "step_s": now_s - self._clock_s,
         }
@@ -140,6 +168,7 @@ def recorded_training(record: TrainingRecord) -> Iterator[None]:
         "print_group",
         "train_step",
         "_training_logprobs_from_fwd_bwd",
+        "do_group_rollout_and_filter_constant_reward",
         "save_checkpoint_and_get_sampling_client",
     )
     stock = {name: getattr(train, name) for name in names}
@@ -176,6 +205,24 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
         record.observe_forward_backward(output)
         return stock["_training_logprobs_from_fwd_bwd"](output)
 
+    async def group_rollout(*args: Any, **kwargs: Any) -> Any:
+        builder = kwargs["env_group_builder"] if "env_group_builder" in kwargs else args[1]
+        stock_rollout = stock["do_group_rollout_and_filter_constant_reward"]
+        try:
+            group = await stock_rollout(*args, **kwargs)
+        except Exception as error:
+            record.observe_failed_rollout(builder, error)
+            raise
+        if group is None:
+            raise ArmError(
+                "a group of rollouts was left out",
+                expected=f"{record.arm.group_size} rollouts",
+                found="none",
+                where=f"arm {record.arm.name}, step {record.next_step}",
+                fix="keep the loop's default of failing fast: a smaller batch is another experiment",
+            )
+        return group
+
     async def save_and_sample(*args: Any, **kwargs: Any) -> Any:
         client, metrics = await stock["save_checkpoint_and_get_sampling_client"](*args, **kwargs)
         record.observe_sampler(client)
@@ -187,5 +234,6 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
         "print_group": print_group,
         "train_step": train_step,
         "_training_logprobs_from_fwd_bwd": training_logprobs,
+        "do_group_rollout_and_filter_constant_reward": group_rollout,
         "save_checkpoint_and_get_sampling_client": save_and_sample,
     }

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.digest import parse_json, sha256_json
+from harness.durable import stored
 from harness.errors import DocumentError, StoreError
 from harness.gates.binding import Binding
 
@@ -93,9 +94,10 @@ class EvidenceWriter:
         body = {**event, "at": utc_now(), "previous": self._previous}
         self._previous = sha256_json(body)
         line = json.dumps({**body, "line_sha256": self._previous}, allow_nan=False)
-        self._stream.write(line + "\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        with stored(self.path):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
 
 
 @dataclass(frozen=True)

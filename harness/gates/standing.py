@@ -88,6 +88,10 @@ def standing_of(
         return _stale(entry, found, binding, history)
     outcomes = {item.outcome for item in current}
     newest = current[-1]
+    if ahead := [item for item in current if _latest(item) > now]:
+        by = _latest(ahead[-1]) - now
+        reason = f"the clock went back: evidence is {by} later than now"
+        return _stand(entry, Outcome.UNKNOWN, reason, ahead[-1])
     if {Outcome.PASS, Outcome.FAIL} <= outcomes:
         reason = "flaky: passed and failed under the same content"
         return _stand(entry, Outcome.UNKNOWN, reason, newest)
@@ -98,6 +102,10 @@ def standing_of(
         reason = str(newest.event.get("reason", "not proven"))
         return _stand(entry, Outcome.UNKNOWN, reason, newest)
     return _judge_pass(entry, passed, now)
+
+
+def _latest(found: _Found) -> datetime:
+    return max(datetime.fromisoformat(event["at"]) for event in found.session.events)
 
 
 def _judge_pass(entry: GateEntry, passed: list[_Found], now: datetime) -> Standing:

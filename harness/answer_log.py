@@ -1,0 +1,127 @@
+"""Inside a stage's process: what the service answered, written down as it arrives.
+
+The SDK's retries stay as they are; this only looks. One line an event, for the process that watches
+the stage (:mod:`harness.stage_watch`): a refusal by endpoint (at most one a second), the first good
+answer of an endpoint and the first after a refusal, and every session that was opened.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tinker._base_client import AsyncAPIClient
+
+from harness.digest import parse_json
+from harness.errors import DocumentError, StoreError
+from harness.redact import Redactor
+from harness.service_fault import Fault, kind_of_answer, one_clause
+from harness.store import append_jsonl
+
+LOG_VARIABLE = "HARNESS_ANSWER_LOG"
+"""Names the file, in the environment of a stage's process."""
+
+_OWN_BUSINESS = frozenset({"telemetry", "session_heartbeat", "healthz", "client"})
+"""Endpoints of the SDK's housekeeping: their refusals stop no work."""
+_PREFIX = "/api/v1/"
+_LEAST_GAP_S = 1.0
+
+
+class AnswerLog:
+    """Writes one stage's events.
+
+    Args:
+        path: the file, appended to.
+        redactor: keeps secrets out of what a service says.
+        clock: seconds, for the pace of lines.
+    """
+
+    def __init__(
+        self, path: Path, redactor: Redactor, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path = path
+        self.redactor = redactor
+        self.clock = clock
+        self.failure: StoreError | None = None
+        self._written_s: dict[str, float] = {}
+        self._refused: dict[str, bool] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, path: str, status: int, text: str) -> None:
+        """Note one HTTP answer.
+
+        Args:
+            path: the request's path.
+            status: the HTTP status.
+            text: the body where the status is an error, and of create_session.
+        """
+        endpoint = path.removeprefix(_PREFIX).partition("/")[0]
+        if endpoint in _OWN_BUSINESS or not path.startswith(_PREFIX):
+            return
+        kind = kind_of_answer(status, text)
+        with self._lock:
+            if kind is not None:
+                said = one_clause(self.redactor.redact(f"{status} {endpoint}: {text}"))
+                self._refusal(endpoint, {"endpoint": endpoint, "fault": kind, "message": said})
+            elif status < 400 and self._refused.get(endpoint, True):
+                self._refused[endpoint] = False
+                self._write({"endpoint": endpoint, "answered": True})
+            if endpoint == "create_session" and status < 400:
+                self._session(text)
+
+    def ended(self, fault: Fault) -> None:
+        """Note the fault that ended the stage."""
+        with self._lock:
+            said = one_clause(self.redactor.redact(fault.message))
+            self._write({"endpoint": "stage", "fault": fault.kind, "message": said})
+
+    def _refusal(self, endpoint: str, row: dict[str, Any]) -> None:
+        now_s = self.clock()
+        key = f"{endpoint} {row['fault']}"
+        if now_s - self._written_s.get(key, -_LEAST_GAP_S) >= _LEAST_GAP_S:
+            self._written_s[key] = now_s
+            self._refused[endpoint] = True
+            self._write(row)
+
+    def _session(self, text: str) -> None:
+        try:
+            session_id = parse_json(text.encode(), where="create_session")["session_id"]
+        except (DocumentError, KeyError, TypeError):
+            # What is wrong with such an answer is for the SDK to say, which reads it next.
+            return
+        self._write({"session": str(session_id)})
+
+    def _write(self, row: dict[str, Any]) -> None:
+        try:
+            append_jsonl(self.path, row)
+        except StoreError as error:
+            # Raised into the SDK it would be retried as a lost connection; the stage's end says it.
+            self.failure = error
+
+
+@contextmanager
+def observed_answers(log: AnswerLog) -> Iterator[None]:
+    """Let every SDK client that is made in the block report its answers to ``log``."""
+    original = AsyncAPIClient.__init__
+
+    async def look(response: httpx.Response) -> None:
+        path = response.request.url.path
+        readable = response.status_code >= 400 or path == f"{_PREFIX}create_session"
+        text = (await response.aread()).decode("utf-8", "replace") if readable else ""
+        log.answer(path, response.status_code, text)
+
+    def with_hook(client: Any, *args: Any, **kwargs: Any) -> None:
+        original(client, *args, **kwargs)
+        hooks = client._client.event_hooks
+        client._client.event_hooks = {**hooks, "response": [*hooks["response"], look]}
+
+    AsyncAPIClient.__init__ = with_hook
+    try:
+        yield
+    finally:
+        AsyncAPIClient.__init__ = original

@@ -1,0 +1,141 @@
+"""What an answer or an error of the service means for a run: wait, stop at once, or give up.
+
+The SDK retries on its own and hides much of it: 402 for an hour, 429 on sampling and 5xx on results
+for ever (tinker-notes §4). So answers are judged where they arrive (:mod:`harness.answer_log`) and
+errors where a stage ends. Pure functions; contract §10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import httpx
+import tinker
+from google.protobuf.message import DecodeError
+from tinker.lib.retryable_exception import RetryableException
+
+from harness.errors import ServiceError
+
+MOST_CHARACTERS = 200
+_CAPACITY_WORDS = re.compile(r"capacity[ _-]+exhausted", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
+
+
+class FaultKind(StrEnum):
+    """Why the service did not do what was asked."""
+
+    CAPACITY = "capacity"
+    BILLING = "billing"
+    GONE = "gone"
+    UNREACHABLE = "unreachable"
+    FAULTY = "faulty"
+
+
+EXIT_CODES = {
+    FaultKind.UNREACHABLE: 69,
+    FaultKind.CAPACITY: 75,
+    FaultKind.FAULTY: 76,
+    FaultKind.GONE: 76,
+    FaultKind.BILLING: 77,
+}
+"""How a stage's process ends, after sysexits.h: 75 is a temporary failure, to be tried again."""
+
+_STATUS_KINDS = {
+    402: FaultKind.BILLING,
+    410: FaultKind.GONE,
+    429: FaultKind.CAPACITY,
+    503: FaultKind.CAPACITY,
+}
+_PROBLEMS = {
+    FaultKind.CAPACITY: "the service has no capacity for this run",
+    FaultKind.BILLING: "the service asks for billing to be settled (402)",
+    FaultKind.GONE: "the service lost the session, model or request (410)",
+    FaultKind.UNREACHABLE: "the service cannot be reached",
+    FaultKind.FAULTY: "the service answered with an error",
+}
+_FIXES = {
+    FaultKind.CAPACITY: "nothing: it is asked again; or come back later",
+    FaultKind.BILLING: "settle the account, then run the same command again",
+    FaultKind.GONE: "run the same command again: it continues from what is durable",
+    FaultKind.UNREACHABLE: "start the service or correct TINKER_BASE_URL, then run the command again",
+    FaultKind.FAULTY: "read the stage's log in the run's folder, then run the same command again",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A judged answer or error.
+
+    Attributes:
+        kind: what it means.
+        message: what the service or the SDK said, one short clause.
+    """
+
+    kind: FaultKind
+    message: str
+
+    def error(self, where: str) -> ServiceError:
+        """Return the error that says so."""
+        return ServiceError(
+            _PROBLEMS[self.kind],
+            expected="an answer to the request",
+            found=self.message,
+            where=where,
+            fix=_FIXES[self.kind],
+        )
+
+
+def kind_of_answer(status: int, text: str) -> FaultKind | None:
+    """Judge an HTTP answer; None for success and for what is left to the SDK's own retries.
+
+    Args:
+        status: the HTTP status.
+        text: the body of an answer that is an error.
+    """
+    if status in _STATUS_KINDS:
+        return _STATUS_KINDS[status]
+    if status >= 400 and _CAPACITY_WORDS.search(text):
+        return FaultKind.CAPACITY
+    return None
+
+
+def fault_of_error(error: BaseException) -> Fault | None:
+    """Judge the error that ended a stage; None when the service is not what failed."""
+    for part in _causes(error):
+        if kind := _kind_of_exception(part):
+            return Fault(kind, one_clause(f"{type(part).__name__}: {part}"))
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error, what it was raised from, and the members of groups."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                yield from _causes(member)
+        error = error.__cause__
+
+
+def _kind_of_exception(error: BaseException) -> FaultKind | None:
+    if isinstance(error, tinker.APIStatusError):
+        return kind_of_answer(error.status_code, str(error)) or FaultKind.FAULTY
+    if isinstance(error, tinker.RequestFailedError):
+        exhausted = _CAPACITY_WORDS.search(str(error))
+        return FaultKind.CAPACITY if exhausted else FaultKind.FAULTY
+    if isinstance(error, tinker.APIConnectionError | httpx.TransportError):
+        return FaultKind.UNREACHABLE
+    if isinstance(error, RetryableException):
+        return FaultKind.GONE
+    if isinstance(error, tinker.TinkerError | DecodeError):
+        return FaultKind.FAULTY
+    return None
+
+
+def one_clause(text: str) -> str:
+    """Return text as one plain clause: one line, no sentence end, cut to a readable length."""
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", text).split())[:MOST_CHARACTERS]
+    return _SENTENCE_END.sub(";", line).rstrip("; ")

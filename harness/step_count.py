@@ -1,0 +1,35 @@
+"""How many training steps a run has done, counted from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.digest import parse_json
+
+
+class StepCounter:
+    """Counts the steps of all arms; a step that several attempts trained counts once.
+
+    Args:
+        run_folder: the run's folder.
+    """
+
+    def __init__(self, run_folder: Path) -> None:
+        self.run_folder = run_folder
+        self._sizes: dict[Path, int] = {}
+        self._steps: dict[Path, set[int]] = {}
+
+    def __call__(self) -> int:
+        """Return the number now; lines that are still being written do not count."""
+        for path in self.run_folder.glob("arms/*/attempt-*/steps.jsonl"):
+            size = path.stat().st_size
+            if self._sizes.get(path) != size:
+                self._sizes[path] = size
+                lines = path.read_bytes().split(b"\n")[:-1]
+                self._steps[path] = {
+                    int(parse_json(line, where=path.name)["step"]) for line in lines
+                }
+        by_arm: dict[Path, set[int]] = {}
+        for path, steps in self._steps.items():
+            by_arm.setdefault(path.parent.parent, set()).update(steps)
+        return sum(map(len, by_arm.values()))

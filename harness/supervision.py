@@ -1,0 +1,187 @@
+"""Runs a run's pieces of work so that a fault of the service leaves the right result document.
+
+Every piece is watched (:mod:`harness.stage_watch`), made again while the service has no capacity
+(:mod:`harness.capacity_layer`), and where it stops, ``result.json`` says why and what continues it
+(:mod:`harness.stopping`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from harness.answer_log import LOG_VARIABLE
+from harness.capacity import CapacityError, CapacityExhaustedError, CapacityState
+from harness.capacity_layer import CapacityLayer, Waiting, refused_inside
+from harness.errors import HarnessError, StoreError
+from harness.health import missing_sign_of_life
+from harness.release import release_sessions
+from harness.stage_watch import AskHealth, Clock, StageWatch
+from harness.step_count import StepCounter
+from harness.stopping import publish_capacity_block, publish_stopped, publish_waiting
+from harness.store import write_json_atomic
+
+T = TypeVar("T")
+Poll = Callable[[], None]
+Environment = Mapping[str, str]
+TELL_AFTER_S = 30.0
+"""How long a refusal lasts before the summary speaks of it; the SDK rides over shorter ones."""
+RunProcess = Callable[[Environment, Path, Poll], float]
+"""Starts the stage's process with an environment, a log and something to poll; returns seconds."""
+
+
+class Supervision:
+    """Supervises one run.
+
+    Args:
+        result_path: the run's ``result.json``.
+        name: the spec's name.
+        seed: the run's seed, for the jitter of waits.
+        command: what continues the run, for the summary.
+        report: shows one line to the person.
+        clock: time.
+        health: asks the service at an address for a sign of life.
+    """
+
+    def __init__(
+        self,
+        result_path: Path,
+        name: str,
+        seed: int,
+        command: str,
+        report: Callable[[str], None],
+        clock: Clock | None = None,
+        health: Callable[[str], str | None] = missing_sign_of_life,
+    ) -> None:
+        self.result_path = result_path
+        self.name = name
+        self.command = command
+        self.report = report
+        self.clock = clock or Clock()
+        self.health = health
+        self.released = 0
+        self._told = False
+        self._summary_waits = False
+        self.count_steps = StepCounter(result_path.parent)
+        self.state = CapacityState(seed)
+        self.state.progressed(self.count_steps())
+        self.layer = CapacityLayer(self.state, self.clock, self._say)
+
+    def work(self, what: str, work: Callable[[], T]) -> T:
+        """Run work that asks the service from this process.
+
+        Args:
+            what: its name, for the summary.
+            work: the work.
+
+        Raises:
+            CapacityExhaustedError: when the service had no capacity; the run has ended.
+            HarnessError: whatever stopped the work; the run can be continued.
+        """
+        return self._guarded(what, lambda: self.layer.call(work))
+
+    def stage(
+        self,
+        where: str,
+        environment: Environment,
+        new_log: Callable[[], Path],
+        follow: Callable[[], Poll],
+        run: RunProcess,
+        *,
+        trains: bool,
+    ) -> float:
+        """Run a stage's process until it is done; return its seconds, of the last try.
+
+        Args:
+            where: stage and arm.
+            environment: address and key of the service.
+            new_log: returns a new log's path for every try.
+            follow: returns what reports the progress of a try.
+            run: starts the process.
+            trains: whether it makes steps.
+
+        Raises:
+            CapacityExhaustedError: when the service had no capacity; the run has ended.
+            HarnessError: whatever stopped the stage; the run can be continued.
+        """
+
+        def attempt() -> float:
+            return self._try(where, environment, new_log(), follow(), run, trains=trains)
+
+        return self._guarded(where, lambda: self.layer.run(attempt))
+
+    def _try(
+        self,
+        where: str,
+        environment: Environment,
+        log: Path,
+        follow: Poll,
+        run: RunProcess,
+        *,
+        trains: bool,
+    ) -> float:
+        answers = log.with_suffix(".answers.jsonl")
+        watch = StageWatch(
+            where,
+            answers,
+            self._health_of(environment),
+            self.state,
+            self.count_steps,
+            self.clock,
+            trains=trains,
+        )
+
+        def poll() -> None:
+            follow()
+            watch.poll()
+            self._tell()
+
+        self._told = False
+        try:
+            return run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
+        except CapacityError:
+            self.released += release_sessions(environment, watch.sessions)
+            raise
+        finally:
+            # The folder is missing when the process could not even be started.
+            if log.parent.is_dir():
+                write_json_atomic(log.with_suffix(".watch.json"), watch.record())
+
+    def _health_of(self, environment: Environment) -> AskHealth:
+        return lambda: self.health(environment["TINKER_BASE_URL"])
+
+    def _guarded(self, what: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except CapacityExhaustedError as error:
+            publish_capacity_block(self.result_path, self.name, error, self.released)
+            raise
+        except HarnessError as error:
+            self._stopped(what, error.problem, error)
+            raise
+        except KeyboardInterrupt as interrupt:
+            self._stopped(what, "interrupted", interrupt)
+            raise
+
+    def _stopped(self, what: str, problem: str, cause: BaseException) -> None:
+        try:
+            publish_stopped(self.result_path, self.name, what, problem, self.command)
+        except StoreError as unwritten:
+            # A full disk may be what stopped the run: the cause is what the person must see.
+            cause.add_note(f"result.json does not say so: {unwritten}")
+
+    def _tell(self) -> None:
+        """Keep the summary true while a stage runs: refused, or working again."""
+        refusal, now_s = self.state.refusal, self.clock.now_s()
+        if refusal is None and self._summary_waits:
+            self._told = self._summary_waits = False
+            publish_waiting(self.result_path, self.name, "the service works again, no verdict yet.")
+        elif refusal and not self._told and now_s - refusal.since_s >= TELL_AFTER_S:
+            self._told = True
+            self._say(refused_inside(refusal, self.clock))
+
+    def _say(self, waiting: Waiting) -> None:
+        self._summary_waits = True
+        publish_waiting(self.result_path, self.name, waiting.sentence())
+        self.report(waiting.sentence())
