@@ -21,6 +21,7 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from harness import reference
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
+from harness.gates.mode_identities import OBEYS
 from harness.gates.parity_facts import parity_facts
 from harness.gates.parity_measure import measure_parity
 from harness.gates.prompt_activation import measure_prompts
@@ -42,8 +43,9 @@ Alarms = list[str]
 def identities(seed: int, folder: Path) -> Alarms:
     del folder
     worst = advantage_violations(seed, batches=3)
-    if len(worst) < 11:
-        raise ValueError(f"{len(worst)} identities measured, 11 expected")
+    expected = sum(map(len, OBEYS.values())) + 4
+    if len(worst) != expected:
+        raise ValueError(f"{len(worst)} identities measured, {expected} expected")
     return [f"{name} = {value:.3g}" for name, value in worst.items() if not value <= TOLERANCE]
 
 

@@ -85,7 +85,8 @@ def test_the_third_arm_is_scored_and_reported(run: Path) -> None:
     assert len(record["scores"]) == 7, "base model and six trainings"
     rows = [row for path in (run / "predictions").glob("*.jsonl") for row in read_jsonl(path)]
     assert judge_evaluation(record, rows, seeds=SEEDS).outcome is Outcome.PASS
-    assert sorted(result.initialization_provenance["arms"]) == sorted([GRPO, GS1, RLOO])
+    provenance: Any = result.initialization_provenance
+    assert sorted(provenance["arms"]) == sorted([GRPO, GS1, RLOO])
     assert "seeds [0, 3]" in result.summary
 
 
