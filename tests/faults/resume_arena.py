@@ -28,7 +28,7 @@ from harness.evaluate import predictions_path
 from harness.gates.binding import Binding
 from harness.local_service.checkpoints import CheckpointStore, parse_uri
 from harness.local_service.process import EmbeddedService, start_service
-from harness.local_service.task import generate_rows
+from harness.local_service.task import Split, generate_rows
 from harness.plan import PLAN_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
 from harness.service import create_initial_state
@@ -71,7 +71,8 @@ def write_spec(folder: Path) -> LoadedSpec:
 def write_rows(folder: Path) -> Path:
     """Write rows of the embedded task as an offline data set."""
     folder.mkdir(parents=True)
-    for split, count in (("train", STEPS * ROLLOUTS), ("test", TEST_ROWS)):
+    counts: dict[Split, int] = {"train": STEPS * ROLLOUTS, "test": TEST_ROWS}
+    for split, count in counts.items():
         rows = generate_rows(split, 0)[:count]
         lines = [json.dumps({"question": r["question"], "answer": r["answer"]}) for r in rows]
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")

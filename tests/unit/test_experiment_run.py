@@ -16,6 +16,7 @@ from harness.arm import arm_folder
 from harness.errors import StoreError
 from harness.evaluate import BASE_ARM, freeze_evaluator, predictions_path
 from harness.experiment import Experiment
+from harness.manifest import check_manifest
 from harness.plan import effective_config, read_plan
 from harness.result import read_result
 from harness.service import register_model_tokenizer
@@ -277,6 +278,30 @@ def test_a_run_that_cannot_go_on_is_left_alone(
     assert experiment.run.folder not in {path.parent for path in before}
     assert reason in said[0]
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_killed_between_its_verdict_and_its_seal_is_sealed(
+    root: Path, stages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: Path) -> str:
+        raise KeyboardInterrupt
+
+    first, _ = experiment_of(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.experiment, "seal", killed)
+        with pytest.raises(KeyboardInterrupt):
+            finish(first)
+    before = (first.result_path.read_bytes(), list(stages))
+    second, said = experiment_of(root)
+    finish(second)
+    assert said[0] == f"run {first.run.folder.name}: continued: only its seal is missing"
+    assert (second.result_path.read_bytes(), stages) == before, (
+        "verdict and stages stay as they are"
+    )
+    assert check_manifest(first.run.folder) == []
+    third, said = experiment_of(root)
+    assert third.run.folder != first.run.folder
+    assert said[0].endswith("has ended")
 
 
 def test_fresh_starts_a_new_run_beside_an_unfinished_one(root: Path) -> None:

@@ -193,6 +193,7 @@ class FakeService:
 
     started: list[tuple[Path, dict[str, Any]]]
     stopped = 0
+    running = True
 
     @classmethod
     def start(cls, folder: Path, **options: Any) -> FakeService:
@@ -208,7 +209,7 @@ class FakeService:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeService]:
-    FakeService.started, FakeService.stopped = [], 0
+    FakeService.started, FakeService.stopped, FakeService.running = [], 0, True
     monkeypatch.setattr(service_access, "start_service", FakeService.start)
     return FakeService
 
@@ -233,6 +234,18 @@ def test_the_embedded_service_starts_once_and_as_the_spec_says(
     access.stop()
     access.stop()
     assert fake.stopped == 1
+
+
+def test_an_embedded_service_that_died_is_started_again_on_its_folder(
+    fake: type[FakeService], tmp_path: Path
+) -> None:
+    access = ServiceAccess("embedded", LOCAL_SPEC, tmp_path / "service")
+    access.environment()
+    fake.running = False
+    access.environment()
+    first, second = fake.started
+    assert first == second, "the same folder, so that its checkpoints are found again"
+    assert fake.stopped == 1, "what was left of the first is cleaned up"
 
 
 def test_a_model_other_than_the_specs_is_refused(

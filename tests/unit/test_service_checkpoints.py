@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -84,6 +85,32 @@ def test_a_save_that_fails_leaves_no_checkpoint(tmp_path: Path) -> None:
         store.metadata(ref)
     assert list(store.listed(RUN)) == []
     assert list(store.path(ref).parent.iterdir()) == [], "a failed save left files behind"
+
+
+def test_a_checkpoint_is_on_the_disk_before_its_address_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file is synced before the name appears, and every folder above it after."""
+    synced: list[int] = []
+    sync, swap_in = os.fsync, checkpoints._swap_in
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def checked(scratch: Path, target: Path) -> None:
+        late = [path.name for path in scratch.iterdir() if path.stat().st_ino not in synced]
+        assert not late, f"named before they are on the disk: {late}"
+        swap_in(scratch, target)
+        synced.clear()
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr(checkpoints, "_swap_in", checked)
+    store = CheckpointStore(tmp_path)
+    put(store, "a", "x")
+    kind = store.path(make_ref(RUN, "weights", "a")).parent
+    late = [folder.name for folder in (kind, kind.parent) if folder.stat().st_ino not in synced]
+    assert not late, f"answered before these folders are on the disk: {late}"
 
 
 def test_expired_checkpoints_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

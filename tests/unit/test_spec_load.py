@@ -106,7 +106,10 @@ def test_absent_execution_uses_the_contract_figures_and_says_so(
 def test_only_the_missing_part_of_execution_is_noted(saved: dict[str, Any], write: Write) -> None:
     del saved["execution"]["temperature"]
     noted = [note for note in load_spec(write(saved)).notes if "is absent" in note]
-    assert noted == ["execution.temperature is absent: the default 1.0 is used"]
+    assert noted == [
+        "execution.temperature is absent: the default 1.0 is used",
+        "execution.checkpoint_every is absent: the default 1 is used",
+    ]
 
 
 def test_a_missing_feature_is_unknown_not_false(saved: dict[str, Any], write: Write) -> None:
