@@ -4,7 +4,8 @@ One name of ``tinker_cookbook.rl.train`` is rebound to change anything: ``comput
 Five more are wrapped to look, and pass their arguments and results through untouched:
 ``print_group`` (so that printing is not mistaken for training), ``train_step`` (what was sent),
 ``_training_logprobs_from_fwd_bwd`` (the service's ``loss:sum``, which the loop discards),
-``do_group_rollout_and_filter_constant_reward`` (rollouts that failed) and ``save_checkpoint_and_get_sampling_client`` (which weights the next rollouts come from).
+``do_group_rollout_and_filter_constant_reward`` (rollouts that failed) and
+``save_checkpoint_and_get_sampling_client`` (which weights the next rollouts come from).
 All six are put back when the run ends.
 
 Shape suffix: ``_D`` datums.
@@ -213,7 +214,7 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
                 expected=f"{record.arm.group_size} rollouts",
                 found="none",
                 where=f"arm {record.arm.name}, step {record.next_step}",
-                fix="keep the loop's default of failing fast: a smaller batch is another experiment",
+                fix="keep the loop's default of failing fast: no step counts with fewer rollouts",
             )
         return group
 

@@ -1,7 +1,7 @@
 """What a session knows of the injected faults: survived, stopped cleanly, data lost.
 
-A fault's test records ``fault`` = {name, hits, outcome, lost, seconds}; the rest is counted from the
-reports of tests that ran. A test that failed counts as lost, whatever it recorded.
+A fault's test records ``fault`` = {name, hits, outcome, lost, seconds, says}; the rest is counted
+from the reports of tests that ran. A test that failed counts as lost, whatever it recorded.
 """
 
 from __future__ import annotations
