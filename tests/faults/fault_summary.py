@@ -26,7 +26,7 @@ class FaultSummary:
 
     def report(self, report: pytest.TestReport) -> None:
         """Note one phase of one test."""
-        recorded = [value for key, value in report.user_properties if key == "fault"]
+        recorded: list[Any] = [v for key, v in report.user_properties if key == "fault"]
         if recorded and (report.when == "call" or report.failed):
             good = report.passed and not hasattr(report, "wasxfail")
             self.rows[report.nodeid] = {

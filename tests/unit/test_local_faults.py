@@ -1,4 +1,4 @@
-"""Disk full, no permission, read-only, another version, a clock that went back: said, not damaged."""
+"""Disk full, no permission, another version, a clock that went back: said, and not damaged."""
 
 from __future__ import annotations
 
