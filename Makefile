@@ -20,12 +20,15 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not full and not slow and not (live and preflight)" \
-	  --deselect tests/mutants/test_service_mutants.py --durations 10
+	  --deselect tests/mutants/test_service_mutants.py \
+	  --deselect tests/mutants/test_capacity_mutants.py \
+	  --deselect tests/faults/test_wire_faults.py --durations 10
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
 test-live: $(STAMP)
 	$(BIN)/python -m pytest -m "live and not full and not slow" tests/preflight tests/mutants \
 	  --artifacts artifacts/test-live
+	$(BIN)/python -m pytest tests/faults -m "not slow" --artifacts artifacts/test-live
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not full"

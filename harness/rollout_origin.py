@@ -72,7 +72,9 @@ def refuse_foreign_rollouts(
                 f"rollout {index}: largest {gap.max():.3g}, mean {gap.mean():.3g} nats",
                 where,
             )
-        prompt = np.asarray(datum.model_input.to_ints())[: int(np.argmax(action_T))].tobytes()
+        # Targets are one ahead: the first action is predicted after the prompt's last token.
+        length = int(np.argmax(action_T)) + 1
+        prompt = np.asarray(datum.model_input.to_ints())[:length].tobytes()
         first, first_prompt = seen.setdefault(sampled.tobytes(), (index, prompt))
         if sampled.size >= FEWEST_TOKENS and first_prompt != prompt:
             raise _foreign(

@@ -60,7 +60,7 @@ _FIXES = {
     FaultKind.CAPACITY: "nothing: it is asked again; or come back later",
     FaultKind.BILLING: "settle the account, then run the same command again",
     FaultKind.GONE: "run the same command again: it continues from what is durable",
-    FaultKind.UNREACHABLE: "start the service or correct TINKER_BASE_URL, then run the command again",
+    FaultKind.UNREACHABLE: "start the service, or correct TINKER_BASE_URL, and run it again",
     FaultKind.FAULTY: "read the stage's log in the run's folder, then run the same command again",
 }
 

@@ -219,7 +219,7 @@ def _observers(record: TrainingRecord, stock: dict[str, Any]) -> dict[str, Any]:
                 expected=f"{record.arm.group_size} rollouts",
                 found="none",
                 where=f"arm {record.arm.name}, step {record.next_step}",
-                fix="keep the loop's default of failing fast: a smaller batch is another experiment",
+                fix="keep the loop's default of failing fast: no step counts with fewer rollouts",
             )
         return group
 

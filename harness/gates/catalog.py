@@ -156,6 +156,13 @@ CATALOG: tuple[GateEntry, ...] = (
         required=_always,
     ),
     GateEntry(
+        "capacity_answers",
+        "contract §10",
+        "a refusal for want of capacity is understood as that, waited out, and never a result",
+        live=True,
+        required=_always,
+    ),
+    GateEntry(
         "service_loss_parity",
         "contract §4",
         "the service's loss is the planned one, recomputed from its own log-probabilities",

@@ -1,7 +1,7 @@
 """What a session knows of the injected faults: survived, stopped cleanly, data lost.
 
-A fault's test records ``fault`` = {name, hits, outcome, lost, seconds}; the rest is counted from the
-reports of tests that ran. A test that failed counts as lost, whatever it recorded.
+A fault's test records ``fault`` = {name, hits, outcome, lost, seconds, says}; the rest is counted
+from the reports of tests that ran. A test that failed counts as lost, whatever it recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FaultSummary:
 
     def report(self, report: pytest.TestReport) -> None:
         """Note one phase of one test."""
-        recorded = [value for key, value in report.user_properties if key == "fault"]
+        recorded: list[Any] = [v for key, v in report.user_properties if key == "fault"]
         if recorded and (report.when == "call" or report.failed):
             good = report.passed and not hasattr(report, "wasxfail")
             self.rows[report.nodeid] = {

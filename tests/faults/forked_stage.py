@@ -28,7 +28,7 @@ def stage_child(
 ) -> None:
     """Be the stage's process."""
     os.environ.update(environment)
-    with open(log, "ab") as stream:
+    with Path(log).open("ab") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     from harness.stage_process import run_stage_main

@@ -144,7 +144,7 @@ class SmallRun:
 
 
 def quick_clock(pace: float) -> Clock:
-    """Return a clock that runs ``pace`` times as fast as the wall's, and whose waits take no time."""
+    """Return a clock ``pace`` times as fast as the wall's, whose waits take no time."""
     slept_s = 0.0
 
     def sleep(seconds: float) -> None:

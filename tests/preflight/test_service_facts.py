@@ -1,12 +1,11 @@
-"""Live gates on facts of the service that both arms rely on (issue 3, part 5).
-
-Answers of a service that is out of capacity (429, 503) are the capacity layer's subject, not these.
-"""
+"""Live gates on facts of the service that both arms rely on (issue 3, part 5; contract §10)."""
 
 from __future__ import annotations
 
 import pytest
 
+from harness.experiment import Experiment
+from harness.gates.capacity_facts import measure_capacity
 from harness.gates.live_probe import LiveProbe
 from harness.gates.model_facts import measure_model
 from harness.gates.optimizer_rule import measure_optimizer_rule
@@ -61,3 +60,10 @@ def test_sampler_trainer_agreement(gate: GateRecorder, probe: LiveProbe) -> None
 @pytest.mark.gate("sampler_freshness")
 def test_sampler_freshness(gate: GateRecorder, probe: LiveProbe) -> None:
     measure_freshness(probe).record(gate)
+
+
+@pytest.mark.gate("capacity_answers")
+def test_capacity_answers(
+    gate: GateRecorder, probe: LiveProbe, harness_session: HarnessSession
+) -> None:
+    measure_capacity(probe, harness_session.service.environment()).record(gate)

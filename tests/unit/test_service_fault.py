@@ -60,13 +60,9 @@ def test_errors(error: Exception, kind: FaultKind | None) -> None:
 
 
 def test_a_defect_met_while_handling_a_fault_is_no_fault_of_the_service() -> None:
-    try:
-        try:
-            raise status_error(503)
-        except tinker.APIStatusError:
-            raise KeyError("a defect of ours")  # noqa: B904 - the context is the point
-    except KeyError as error:
-        assert fault_of_error(error) is None
+    defect = KeyError("a defect of ours")
+    defect.__context__ = status_error(503)
+    assert fault_of_error(defect) is None
 
 
 def test_a_clause_is_one_line_without_a_sentence_end() -> None:

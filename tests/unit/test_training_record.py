@@ -29,6 +29,7 @@ NAMES = (
     "print_group",
     "train_step",
     "_training_logprobs_from_fwd_bwd",
+    "do_group_rollout_and_filter_constant_reward",
     "save_checkpoint_and_get_sampling_client",
 )
 STOCK = {name: getattr(train, name) for name in NAMES}
