@@ -23,13 +23,16 @@ from typing import Any
 import chz
 import torch
 from tinker_cookbook.rl import train
+from tinker_cookbook.utils import ml_log
 
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_dataset import ArmDataset, ArmDatasetBuilder, fewshot_prefix, renderer_for
 from harness.arm_start import prove_start
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError
+from harness.output_guard import guard_output, redacted_result
 from harness.plan import PlannedRun, effective_config, read_plan
+from harness.reading import read_regular
 from harness.service import register_model_tokenizer
 from harness.spec_model import Arm, ExperimentSpec
 from harness.store import read_jsonl, write_json_atomic
@@ -47,7 +50,7 @@ def arm_folder(run_folder: Path, arm_name: str) -> Path:
 def read_done(run_folder: Path, arm_name: str) -> dict[str, Any] | None:
     """Return the arm's ``done.json``, or None while it has not finished."""
     path = arm_folder(run_folder, arm_name) / "done.json"
-    return parse_json(path.read_bytes(), where=path.name) if path.exists() else None
+    return parse_json(read_regular(path), where=path.name) if path.exists() else None
 
 
 def attempt_folder(run_folder: Path, arm_name: str) -> Path:
@@ -191,6 +194,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, help="a pilot's number of steps")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
+    guard_output()
+    # The stock loop keeps the working tree's difference beside its logs.
+    ml_log.code_state = redacted_result(ml_log.code_state)
     os.environ["TINKER_TELEMETRY"] = "0"
     # The stock loop of this cookbook still makes the SDK's deprecated calls.
     warnings.simplefilter("ignore", FutureWarning)

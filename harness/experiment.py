@@ -25,10 +25,12 @@ from harness.gates.binding import git_state
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.result import ResultDocument, publish, read_result, result_line
 from harness.service import create_initial_state
 from harness.session import HarnessSession
 from harness.stage import StepProgress, run_stage
+from harness.stage_log import scrub_files
 from harness.store import RunFolder, read_jsonl, write_json_atomic, write_new
 
 RESULT_NAME = "result.json"
@@ -77,7 +79,7 @@ class Experiment:
         if latest is None:
             return None, "the first of this spec"
         try:
-            plan = parse_json((latest.path / PLAN_NAME).read_bytes(), where=PLAN_NAME)
+            plan = parse_json(read_regular(latest.path / PLAN_NAME), where=PLAN_NAME)
             status = read_result(latest.path / RESULT_NAME).status
         except (OSError, HarnessError):
             return None, f"new: {latest.run_id} has no readable plan and result"
@@ -92,10 +94,13 @@ class Experiment:
         train = load_problems(loaded.spec, "train", options.gsm8k_dir)
         test = load_problems(loaded.spec, "test", options.gsm8k_dir)
         run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
-        write_new(run.path / SPEC_COPY_NAME, options.spec_path.read_bytes())
+        write_new(run.path / SPEC_COPY_NAME, read_regular(options.spec_path, follow=True))
         pins = options.spec_path.with_suffix(".pins.json")
         if pins.exists():
-            write_new((run.path / SPEC_COPY_NAME).with_suffix(".pins.json"), pins.read_bytes())
+            write_new(
+                (run.path / SPEC_COPY_NAME).with_suffix(".pins.json"),
+                read_regular(pins, follow=True),
+            )
         binding, code = self.session.binding(), git_state(options.root)
         plan = make_plan(loaded, run.run_id, train, test, binding, code)
         plan["gates"] = {
@@ -116,7 +121,7 @@ class Experiment:
         for session in sorted({found.session for found in self.session.standings().values()}):
             source = self.session.gates_folder / f"{session}.jsonl"
             if session and source.exists():
-                write_new(kept / source.name, source.read_bytes())
+                write_new(kept / source.name, read_regular(source, max_bytes=MAX_ROWS_BYTES))
 
     @property
     def result_path(self) -> Path:
@@ -127,7 +132,7 @@ class Experiment:
         """Create the adapter all arms start from, once a run, and return ``initial.json``."""
         path = self.run.folder / "initial.json"
         if path.exists():
-            return parse_json(path.read_bytes(), where=path.name)
+            return parse_json(read_regular(path), where=path.name)
         with self.sdk_client() as client:
             state = create_initial_state(
                 client,
@@ -205,15 +210,24 @@ class Experiment:
         data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
         environment: Mapping[str, str] = self.session.service.environment()
         stage = module.removeprefix("harness.")
-        seconds = run_stage(
-            module,
-            [str(self.run.folder), arm_name, *data, *extra],
-            environment=environment,
-            log_path=self._new_log(f"{stage}-{arm_name}"),
-            on_poll=on_poll,
-        )
+        try:
+            seconds = run_stage(
+                module,
+                [str(self.run.folder), arm_name, *data, *extra],
+                environment=environment,
+                log_path=self._new_log(f"{stage}-{arm_name}"),
+                on_poll=on_poll,
+            )
+        finally:
+            self._scrub(arm_name)
         self.stage_seconds[f"{stage} {arm_name}"] = seconds
         enter_all(self.run.folder, ignored={RESULT_NAME})
+
+    def _scrub(self, arm_name: str) -> None:
+        """Take secrets out of what the stock loop wrote by itself, before it is entered."""
+        for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
+            for name in scrub_files(folder):
+                self.session.report(f"{arm_name}: a secret was taken out of cookbook/{name}")
 
     def _new_log(self, stem: str) -> Path:
         """Return a log name that no earlier attempt used: a run's files are written once."""

@@ -17,6 +17,7 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.reading import read_regular
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
@@ -134,7 +135,7 @@ class PlannedRun:
     def initial_state(self) -> dict[str, Any]:
         """Return ``initial.json``: the adapter that every arm starts from."""
         name = INITIAL_NAME
-        return parse_json((self.folder / name).read_bytes(), where=f"{self.folder.name}/{name}")
+        return parse_json(read_regular(self.folder / name), where=f"{self.folder.name}/{name}")
 
     def train_batches(self, arm: Arm) -> list[tuple[Problem, ...]]:
         """Return the problems of each of the arm's steps, checked against the plan.
@@ -178,12 +179,12 @@ def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
     """
     path = folder / PLAN_NAME
     try:
-        plan = parse_json(path.read_bytes(), where=f"{folder.name}/{PLAN_NAME}")
-    except OSError as error:
+        plan = parse_json(read_regular(path), where=f"{folder.name}/{PLAN_NAME}")
+    except StoreError as error:
         raise StoreError(
             "the run has no readable plan",
             expected=PLAN_NAME,
-            found=str(error.strerror),
+            found=error.found,
             where=folder.name,
             fix="start a new run with --fresh",
         ) from error

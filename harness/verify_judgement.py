@@ -20,6 +20,7 @@ from harness.evaluate import BASE_ARM
 from harness.gates.verdict import Outcome
 from harness.observations import ROW_FIELDS
 from harness.plan import PlannedRun
+from harness.reading import read_regular
 from harness.restoration_rules import judge_provenance
 from harness.result import ResultDocument
 from harness.result_rules import VERDICT_OF_REASON
@@ -50,7 +51,7 @@ def decision_check(run: PlannedRun, result: ResultDocument, predictions: Rows) -
     """Draw the decision again and compare report, numbers and verdict."""
     if result.decision is None:
         return unknown("decision", "the result has no decision yet")
-    report = parse_json((run.folder / DECISION_NAME).read_bytes(), where=DECISION_NAME)
+    report = parse_json(read_regular(run.folder / DECISION_NAME), where=DECISION_NAME)
     decision, secondary = decision_of(run, result.decision)
     again = {**decision.report(), "secondary": secondary}
     disagreements = grader_disagreements(predictions)

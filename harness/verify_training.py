@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.reading import read_regular
 from harness.service import adapter_digest
 from harness.spec_model import Arm
 from harness.store import read_jsonl
@@ -52,7 +53,7 @@ def _config(run: PlannedRun, arm: Arm, attempt: Path, done: Row) -> Check:
     """Compare what was executed with what was planned."""
     name = f"config {arm.name}"
     path = attempt / "effective_config.json"
-    executed = parse_json(path.read_bytes(), where=path.name)
+    executed = parse_json(read_regular(path), where=path.name)
     planned = run.plan["arms"][arm.name]["effective_config"]
     changed = sorted(key for key in {*planned, *executed} if planned.get(key) != executed.get(key))
     if changed:

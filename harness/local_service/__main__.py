@@ -28,6 +28,7 @@ from harness.local_service import base_model
 from harness.local_service.app import build_app
 from harness.local_service.service import Service, Settings
 from harness.local_service.session_routes import identity
+from harness.output_guard import guard_output
 
 KEY_VARIABLE = "HARNESS_SERVICE_KEY"
 MODEL_DIR = Path(__file__).parent / "model"
@@ -111,6 +112,7 @@ async def _stopped(exit_with_parent: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the service; return 0 when told to stop, 4 for a usage error, 1 if it cannot start."""
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    guard_output()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(1)
     try:

@@ -1,0 +1,81 @@
+"""A stage's output on its way into its log: line by line through the redactor.
+
+The log is filled by the parent, so that also what C code and a dying interpreter print passes the
+one redactor. Files that libraries write beside it are gone through when the stage ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from harness.durable import write_beside
+from harness.reading import MAX_ROWS_BYTES, read_regular
+from harness.secrets_out import without_secrets
+
+_PIECE_BYTES = 1 << 16
+_OVERLAP_BYTES = 1 << 12
+_JOIN_S = 10.0
+
+
+class LogCopy:
+    """Copies a process's output into its log until the process closes it.
+
+    Args:
+        output: the read end of the process's output.
+        log_path: the log, appended to.
+    """
+
+    def __init__(self, output: IO[bytes], log_path: Path) -> None:
+        self._output = output
+        self._log = log_path.open("ab", buffering=0)
+        self._thread = threading.Thread(target=self._copy, name="stage log", daemon=True)
+        self._thread.start()
+
+    def _copy(self) -> None:
+        with self._output, self._log:
+            for line in pieces(self._output):
+                self._log.write(without_secrets(line.decode("utf-8", "replace")).encode())
+
+    def join(self) -> None:
+        """Wait until all that was said is in the log; a grandchild may keep the pipe open."""
+        self._thread.join(timeout=_JOIN_S)
+
+
+def pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines; one that is longer than 64 KiB comes in pieces, cut between words if it can."""
+    rest = b""
+    while line := stream.readline(_PIECE_BYTES):
+        whole = rest + line
+        if line.endswith(b"\n"):
+            yield whole
+            rest = b""
+            continue
+        # A secret must not be cut in two: what follows the last white space waits, if it is short.
+        cut = max(whole.rfind(mark, len(whole) - _OVERLAP_BYTES) for mark in (b" ", b"\r", b"\t"))
+        cut = cut + 1 if cut >= 0 else max(0, len(whole) - _OVERLAP_BYTES)
+        yield whole[:cut]
+        rest = whole[cut:]
+    if rest:
+        yield rest
+
+
+def scrub_files(folder: Path) -> list[str]:
+    """Replace secrets in text files that a library wrote; return the names of changed files.
+
+    Raises:
+        StoreError: for a file that cannot be read or is larger than a log may be.
+    """
+    changed: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        data = read_regular(path, max_bytes=4 * MAX_ROWS_BYTES)
+        text = data.decode("utf-8", "surrogateescape")
+        clean = without_secrets(text)
+        if clean != text:
+            write_beside(path, clean.encode("utf-8", "surrogateescape"), replace=True)
+            changed.append(path.relative_to(folder).as_posix())
+    return changed
