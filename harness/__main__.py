@@ -50,13 +50,13 @@ def grade_command(argv: Sequence[str]) -> int:
             fix="name an existing file, or - for standard input",
         ) from error
     with stream:
-        return _grade_stream(stream)
+        return _grade_stream(stream, path.name)
 
 
-def _grade_stream(stream: BinaryIO) -> int:
+def _grade_stream(stream: BinaryIO, name: str = "") -> int:
     from harness.answers import grade_lines
 
-    for row in grade_lines(bounded_lines(stream, "")):
+    for row in grade_lines(bounded_lines(stream, name), name):
         _print(json.dumps(row, allow_nan=False))
     return 0
 

@@ -50,7 +50,7 @@ def arm_folder(run_folder: Path, arm_name: str) -> Path:
 def read_done(run_folder: Path, arm_name: str) -> dict[str, Any] | None:
     """Return the arm's ``done.json``, or None while it has not finished."""
     path = arm_folder(run_folder, arm_name) / "done.json"
-    return parse_json(read_regular(path), where=path.name) if path.exists() else None
+    return parse_json(read_regular(path), where=path.name) if os.path.lexists(path) else None
 
 
 def attempt_folder(run_folder: Path, arm_name: str) -> Path:
