@@ -24,6 +24,7 @@ import chz
 import torch
 from tinker_cookbook.rl import train
 from tinker_cookbook.utils import ml_log
+from tinker_cookbook.utils.code_state import code_state
 
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_dataset import ArmDataset, ArmDatasetBuilder, fewshot_prefix, renderer_for
@@ -196,7 +197,7 @@ def main(argv: Sequence[str]) -> int:
     torch.set_num_threads(1)
     guard_output()
     # The stock loop keeps the working tree's difference beside its logs.
-    ml_log.code_state = redacted_result(ml_log.code_state)
+    vars(ml_log)["code_state"] = redacted_result(code_state)
     os.environ["TINKER_TELEMETRY"] = "0"
     # The stock loop of this cookbook still makes the SDK's deprecated calls.
     warnings.simplefilter("ignore", FutureWarning)

@@ -259,7 +259,7 @@ def pass_body(draw: st.DrawFn, scene: Scene) -> bytes:
             tensor.dtype = draw(
                 st.sampled_from(
                     [pb.DTYPE_INT64 if kind is np.int64 else pb.DTYPE_FLOAT32] * 4
-                    + [pb.DTYPE_INT32, 0]
+                    + [pb.DTYPE_INT32, pb.DTYPE_FLOAT32]
                 )
             )
             tensor.shape.extend(draw(st.sampled_from([[], [numbers], [-1], [2**62, 4]])))
