@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.errors import DocumentError, HarnessError, UsageError
+from harness.errors import MALFORMED, DocumentError, HarnessError, StoreError, UsageError
+from harness.output_guard import guard_output
+from harness.reading import bounded_lines, open_regular
 
 Command = Callable[[Sequence[str]], int]
 
@@ -38,23 +40,23 @@ def grade_command(argv: Sequence[str]) -> int:
     if str(path) == "-":
         return _grade_stream(sys.stdin.buffer)
     try:
-        stream = path.open("rb")
-    except OSError as error:
+        stream = open_regular(path, follow=True)
+    except StoreError as error:
         raise DocumentError(
             "the file cannot be read",
             expected="a JSONL file of {text, gold, finished}",
-            found=str(error.strerror),
+            found=error.found,
             where=str(path),
             fix="name an existing file, or - for standard input",
         ) from error
     with stream:
-        return _grade_stream(stream)
+        return _grade_stream(stream, path.name)
 
 
-def _grade_stream(stream: BinaryIO) -> int:
+def _grade_stream(stream: BinaryIO, name: str = "") -> int:
     from harness.answers import grade_lines
 
-    for row in grade_lines(stream):
+    for row in grade_lines(bounded_lines(stream, name), name):
         _print(json.dumps(row, allow_nan=False))
     return 0
 
@@ -181,14 +183,26 @@ def main(argv: Sequence[str]) -> int:
     except HarnessError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 4
-    except SystemExit as exit_request:
-        # argparse exits with 2 for a bad command line; design §1 calls that 4.
-        return 4 if exit_request.code not in (0, None) else 0
     except BrokenPipeError:
         # Whoever read has enough. The interpreter will flush once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MALFORMED as error:
+        # A document of another form than the contract's, read as one of the right form.
+        problem = DocumentError(
+            f"{argv[0]} cannot make sense of what it was given",
+            expected="the files of a run, a spec or rows, as this version writes them",
+            found=f"{type(error).__name__}: {error}",
+            where=" ".join(argv[1:]),
+            fix="python -m harness verify RUN names the damaged file of a run",
+        )
+        sys.stderr.write(f"DocumentError: {problem}\n")
+        return 4
+    except SystemExit as exit_request:
+        # argparse exits with 2 for a bad command line; design §1 calls that 4.
+        return 4 if exit_request.code not in (0, None) else 0
 
 
 if __name__ == "__main__":
+    guard_output()
     sys.exit(main(sys.argv[1:]))

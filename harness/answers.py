@@ -157,16 +157,18 @@ def grade(text: str, gold: str, *, finished: bool, where: str = "gold") -> Grade
     return Grade(found.text, correct=found.value == expected.value)
 
 
-def grade_lines(lines: Iterable[str | bytes]) -> Iterator[dict[str, str | bool | None]]:
+def grade_lines(
+    lines: Iterable[str | bytes], name: str = ""
+) -> Iterator[dict[str, str | bool | None]]:
     """Yield ``{"prediction", "correct"}`` for each JSONL line ``{"text", "gold", "finished"}``.
 
-    Other fields of a line are ignored.
+    Other fields of a line are ignored; ``name`` is the file that messages name.
 
     Raises:
         DocumentError: naming the line that is not strict JSON, lacks a field or has a bad gold.
     """
     for number, line in enumerate(lines, start=1):
-        where = f"line {number}"
+        where = f"{name} line {number}".lstrip()
         text, gold, finished = _row(parse_json(line, where=where), where)
         graded = grade(text, gold, finished=finished, where=f"{where}, field gold")
         yield {"prediction": graded.prediction, "correct": graded.correct}

@@ -25,6 +25,8 @@ from typing import Any
 import tinker
 import torch
 from tinker_cookbook.rl import train
+from tinker_cookbook.utils import ml_log
+from tinker_cookbook.utils.code_state import code_state
 
 from harness.advantage_seam import AdvantageSeam
 from harness.arm_config import training_config
@@ -34,8 +36,10 @@ from harness.arm_start import prove_start
 from harness.attempts import Attempt
 from harness.digest import parse_json
 from harness.errors import ArmError, HarnessError
+from harness.output_guard import guard_output, redacted_result
 from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, effective_config, read_plan
+from harness.reading import read_regular
 from harness.resume import (
     CHECKPOINTS_NAME,
     COOKBOOK_FOLDER,
@@ -62,7 +66,7 @@ def arm_folder(run_folder: Path, arm_name: str) -> Path:
 def read_done(run_folder: Path, arm_name: str) -> dict[str, Any] | None:
     """Return the arm's ``done.json``, or None while it has not finished."""
     path = arm_folder(run_folder, arm_name) / "done.json"
-    return parse_json(path.read_bytes(), where=path.name) if path.exists() else None
+    return parse_json(read_regular(path), where=path.name) if os.path.lexists(path) else None
 
 
 def attempt_folder(run_folder: Path, arm_name: str) -> Path:
@@ -246,6 +250,9 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     end_with_parent()
     torch.set_num_threads(1)
+    guard_output()
+    # The stock loop keeps the working tree's difference beside its logs.
+    setattr(ml_log, "code_state", redacted_result(code_state))  # noqa: B010 - not its public name
     os.environ["TINKER_TELEMETRY"] = "0"
     # The stock loop of this cookbook still makes the SDK's deprecated calls.
     warnings.simplefilter("ignore", FutureWarning)

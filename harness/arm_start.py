@@ -19,6 +19,7 @@ from harness.errors import ArmError
 from harness.gates.initial_identity import InitialIdentity, StartOfArm, fixed_batch
 from harness.gates.provenance import provenance_of
 from harness.plan import PlannedRun
+from harness.reading import read_regular
 from harness.service import export_adapter, fixed_batch_logprobs, sdk_client
 from harness.spec_model import Arm
 from harness.store import write_json_atomic
@@ -67,7 +68,7 @@ def prove_start(
 
 def read_start(attempt_folder: Path) -> dict[str, Any]:
     """Return an attempt's ``start.json``."""
-    return parse_json((attempt_folder / START_NAME).read_bytes(), where=START_NAME)
+    return parse_json(read_regular(attempt_folder / START_NAME), where=START_NAME)
 
 
 def run_provenance(

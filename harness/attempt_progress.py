@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.attempts import RESUMED_NAME, STEPS_NAME
 from harness.digest import parse_json
+from harness.reading import read_regular
 from harness.stage import Report, StepProgress
 
 
@@ -30,7 +31,7 @@ class AttemptProgress:
     def __call__(self) -> None:
         """Report what is new since the last call."""
         if not self._told and self.resumed.exists():
-            found = parse_json(self.resumed.read_bytes(), where=RESUMED_NAME)
+            found = parse_json(read_regular(self.resumed), where=RESUMED_NAME)
             self.report(
                 f"{self.arm_name} continues after step {found['step']}/{self.steps}, from the state"
                 f" that attempt {found['continues']} saved; this is attempt {found['attempt']}"

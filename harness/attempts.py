@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.digest import parse_json
 from harness.errors import ArmError, StoreError
+from harness.reading import read_regular
 from harness.store import TornLineError, read_jsonl
 
 RESUMED_NAME = "resumed.json"
@@ -60,7 +61,7 @@ def _read_attempt(folder: Path) -> Attempt:
     if not path.exists():
         return Attempt(number)
     where = f"{folder.name}/{RESUMED_NAME}"
-    document = parse_json(path.read_bytes(), where=where)
+    document = parse_json(read_regular(path), where=where)
     found = (document.get("attempt"), document.get("step"), document.get("continues"))
     if found[0] != number or any(type(value) is not int or value < 1 for value in found):
         raise StoreError(
@@ -253,4 +254,4 @@ def arm_restores(arm: Path, first: int) -> list[dict[str, Any]]:
         for attempt in read_attempts(arm)
         if attempt.number > first
     ]
-    return [parse_json(path.read_bytes(), where=path.name) for path in paths if path.exists()]
+    return [parse_json(read_regular(path), where=path.name) for path in paths if path.exists()]

@@ -25,6 +25,7 @@ from harness.evidence_file import Kind
 from harness.gates.binding import Binding, bind, git_state
 from harness.gates.evidence import read_history
 from harness.plan import GATES_FOLDER, PlannedRun
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.store import write_json_atomic, write_new
@@ -280,4 +281,12 @@ def _document(value: Any) -> str:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    try:
+        return read_regular(path, max_bytes=MAX_ROWS_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            "the file is not UTF-8",
+            expected="UTF-8 text",
+            found=f"{error.reason} at byte {error.start}",
+            where=str(path),
+        ) from error

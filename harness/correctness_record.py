@@ -15,8 +15,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from harness.digest import canonical_json, parse_json
-from harness.errors import DocumentError, SpecError
+from harness.errors import DocumentError, SpecError, StoreError
 from harness.pins import PinnedPath, Pins, load_pins, resolve_path
+from harness.reading import read_regular
 from harness.spec_part import Sha256
 from harness.spec_preflight import CorrectnessPreflight
 from harness.spec_preflight_rules import REQUIRED_TOLERANCES
@@ -137,10 +138,10 @@ def read_record(path: Path) -> CorrectnessRecord:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = parse_json(path.read_bytes(), where=path.name)
-    except OSError as error:
+        document = parse_json(read_regular(path, follow=True), where=path.name)
+    except StoreError as error:
         raise DocumentError(
-            "the file cannot be read", found=str(error.strerror), where=str(path)
+            "the file cannot be read", found=error.found, where=str(path)
         ) from error
     if not isinstance(document, dict):
         raise DocumentError("the document is not an object", where=path.name)

@@ -15,6 +15,7 @@ from harness.digest import parse_json
 from harness.errors import SpecError
 from harness.evaluate import EVALUATOR_NAME, METRIC
 from harness.plan import PlannedRun, effective_config
+from harness.reading import read_regular
 from harness.result import Deviation, ResultDocument
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm
@@ -99,7 +100,7 @@ def executed_differences(run: PlannedRun) -> list[Deviation]:
 def _arm_differences(run: PlannedRun, arm: Arm) -> Iterator[Deviation]:
     folder = attempt_folder(run.folder, arm.name)
     path = folder / "effective_config.json"
-    executed = parse_json(path.read_bytes(), where=path.name)
+    executed = parse_json(read_regular(path), where=path.name)
     planned = effective_config(run.spec, arm)
     for key in sorted(planned.keys() | executed.keys()):
         if planned.get(key) != executed.get(key):
@@ -116,7 +117,7 @@ def _evaluator_differences(run: PlannedRun) -> Iterator[Deviation]:
     path = run.folder / EVALUATOR_NAME
     if not path.exists():
         return
-    evaluator = parse_json(path.read_bytes(), where=path.name)
+    evaluator = parse_json(read_regular(path), where=path.name)
     planned = {
         "temperature": 0.0,
         "max_tokens": run.spec.execution.max_tokens,

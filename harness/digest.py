@@ -9,13 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.errors import DocumentError
+from harness.reading import MAX_DOCUMENT_BYTES, open_regular
 
 MAX_DEPTH = 64
 """Deepest nesting accepted in any document; far above every record of the contract."""
+
+MAX_COMMAS = 1_000_000
+"""Most commas in a document: what is parsed takes a hundred times the room of "[],"."""
+_LARGEST_DIGITS = 308
+"""Digits of the largest float64; a longer integer is as infinite as 1e400 is."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 _CHUNK_BYTES = 1 << 20
 
@@ -50,16 +58,22 @@ def sha256_json(obj: Any) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, read in blocks of 1 MiB."""
+    """Return the SHA-256 of a regular file's bytes, read in blocks of 1 MiB.
+
+    Raises:
+        StoreError: when it cannot be read or is no regular file.
+    """
     hasher = hashlib.sha256()
-    with path.open("rb") as stream:
+    with open_regular(path, follow=True) as stream:
         while block := stream.read(_CHUNK_BYTES):
             hasher.update(block)
     return hasher.hexdigest()
 
 
 def parse_json(text: str | bytes, *, where: str) -> Any:
-    """Parse strict JSON: UTF-8, no duplicate keys, no NaN or Infinity, bounded depth.
+    """Parse strict JSON: UTF-8, no duplicate keys, finite numbers, whole characters, bounded.
+
+    At most 16 MiB, a million commas and 64 levels: hostile text costs bounded time and memory.
 
     Args:
         text: the document.
@@ -69,11 +83,13 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
         DocumentError: naming the place and the rule that was broken.
     """
     hooks = _StrictHooks(where)
+    decoded = _decode(text, where)
     try:
         value = json.loads(
-            _decode(text, where),
+            decoded,
             parse_constant=hooks.refuse_constant,
             parse_float=hooks.finite_float,
+            parse_int=hooks.finite_int,
             object_pairs_hook=hooks.unique_keys,
         )
     except DocumentError:
@@ -85,18 +101,29 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
             found=str(error) or "nesting too deep to parse",
             where=where,
         ) from error
-    _check_depth(value, where)
+    _check_levels(value, where, texts=_SURROGATE.search(decoded) is not None)
     return value
 
 
 def _decode(text: str | bytes, where: str) -> str:
+    commas = text.count(",") if isinstance(text, str) else text.count(b",")
+    if len(text) > MAX_DOCUMENT_BYTES or commas > MAX_COMMAS:
+        raise DocumentError(
+            "the document is too large",
+            expected=f"at most {MAX_DOCUMENT_BYTES} bytes and {MAX_COMMAS} commas",
+            found=f"{len(text)} and {commas}",
+            where=where,
+        )
     if isinstance(text, str):
         return text
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DocumentError(
-            "the document is not UTF-8", expected="UTF-8 text", found=str(error), where=where
+            "the document is not UTF-8",
+            expected="UTF-8 text",
+            found=f"{error.reason} at byte {error.start}",
+            where=where,
         ) from error
 
 
@@ -120,6 +147,11 @@ class _StrictHooks:
             self.refuse_constant(literal[:40])
         return value
 
+    def finite_int(self, literal: str) -> int:
+        if len(literal.lstrip("-")) > _LARGEST_DIGITS:
+            self.refuse_constant(f"an integer of {len(literal)} digits")
+        return int(literal)
+
     def unique_keys(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
@@ -127,20 +159,28 @@ class _StrictHooks:
                 raise DocumentError(
                     "an object holds one key twice",
                     expected="each key once",
-                    found=f"{key!r} again",
+                    found=f"{key[:80]!r} again",
                     where=self.where,
                 )
             seen[key] = value
         return seen
 
 
-def _check_depth(value: Any, where: str) -> None:
-    """Refuse nesting beyond MAX_DEPTH, walking level by level rather than recursing."""
+def _check_levels(value: Any, where: str, *, texts: bool) -> None:
+    """Refuse nesting beyond MAX_DEPTH, walking level by level rather than recursing.
+
+    With ``texts`` half a surrogate pair is refused too: it is no character, no file and no
+    terminal takes it, and readers differ in what they make of it.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
         children: list[Any] = []
         for item in level:
+            if texts and isinstance(item, str) and not item.isascii():
+                _check_text(item, where)
             if isinstance(item, dict):
+                if texts:
+                    children.extend(item)
                 children.extend(item.values())
             elif isinstance(item, list):
                 children.extend(item)
@@ -153,3 +193,15 @@ def _check_depth(value: Any, where: str) -> None:
         found="more",
         where=where,
     )
+
+
+def _check_text(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DocumentError(
+            "a text holds half a surrogate pair",
+            expected="Unicode characters",
+            found=ascii(text[error.start : error.start + 1]),
+            where=where,
+        ) from error

@@ -15,19 +15,28 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DocumentError, StoreError
+from harness.records_out import safe_json
 
 
 def encoded(obj: Any, where: str, *, indent: int | None = None) -> bytes:
     """Return strict JSON with sorted keys and a final line feed: equal values, equal bytes.
 
+    What looks like a token is replaced by a placeholder that says so; a value of one of this
+    process's secrets is never written and never quietly altered either (docs/decisions.md).
+
     Raises:
         DocumentError: naming ``where``, for NaN, Infinity or a value JSON cannot hold.
+        SecretError: when a text of it holds a secret that this process knows.
     """
     separators = (",", ": ") if indent else (",", ":")
-    try:
-        text = json.dumps(
-            obj, indent=indent, separators=separators, sort_keys=True, allow_nan=False
+
+    def dump(value: Any) -> str:
+        return json.dumps(
+            value, indent=indent, separators=separators, sort_keys=True, allow_nan=False
         )
+
+    try:
+        text = dump(obj)
     except (TypeError, ValueError) as error:
         raise DocumentError(
             "a value has no strict JSON form",
@@ -35,7 +44,7 @@ def encoded(obj: Any, where: str, *, indent: int | None = None) -> bytes:
             found=str(error),
             where=where,
         ) from error
-    return text.encode() + b"\n"
+    return safe_json(text, obj, where, dump=dump).encode() + b"\n"
 
 
 @contextmanager

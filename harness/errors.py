@@ -7,9 +7,28 @@ handlers (``except ValueError``) keep working.
 
 from __future__ import annotations
 
+from harness.secrets_out import without_secrets
+
+_MAX_SHOWN = 4000
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
+
+
+def shown(text: str) -> str:
+    """Return a text that any terminal and file takes: no secret, no control character, bounded.
+
+    What a message repeats comes from files and services that may hold anything.
+    """
+    clean = without_secrets(text).encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
+    if len(clean) <= _MAX_SHOWN:
+        return clean
+    half = _MAX_SHOWN // 2
+    return f"{clean[:half]} … {len(clean) - 2 * half} characters … {clean[-half:]}"
+
 
 class HarnessError(Exception):
-    """Base class of the harness's own errors.
+    """Base class of the harness's own errors; each part is passed through `shown`.
 
     Args:
         problem: one plain sentence naming the rule that was broken.
@@ -28,11 +47,11 @@ class HarnessError(Exception):
         where: str = "",
         fix: str = "",
     ) -> None:
-        self.problem = problem
-        self.expected = expected
-        self.found = found
-        self.where = where
-        self.fix = fix
+        self.problem = shown(problem)
+        self.expected = shown(expected)
+        self.found = shown(found)
+        self.where = shown(where)
+        self.fix = shown(fix)
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -80,5 +99,21 @@ class StoreError(HarnessError, OSError):
     """A run folder cannot be written or read as the contract asks."""
 
 
+class SecretError(StoreError):
+    """A record holds one of this process's secrets and was not written."""
+
+
 class UsageError(HarnessError, ValueError):
     """The command line or the environment asks for something that is not offered."""
+
+
+MALFORMED = (
+    HarnessError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+)
+"""What a document of a wrong form raises when it is read as one of the right form."""

@@ -31,9 +31,11 @@ from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.digest import parse_json, sha256_bytes, sha256_file, sha256_json
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluation_parts import RowKeeper, kept_rows
+from harness.output_guard import guard_output
 from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, read_plan
 from harness.problems import Problem
+from harness.reading import read_regular
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
 from harness.stage_process import run_stage_main
@@ -82,7 +84,7 @@ def freeze_evaluator(run: PlannedRun) -> str:
     if not path.exists():
         write_json_atomic(path, evaluator)
         return evaluator_id
-    frozen = parse_json(path.read_bytes(), where=EVALUATOR_NAME)
+    frozen = parse_json(read_regular(path), where=EVALUATOR_NAME)
     if sha256_json(frozen) != evaluator_id:
         names = {*evaluator, *frozen}
         changed = sorted(key for key in names if evaluator.get(key) != frozen.get(key))
@@ -188,7 +190,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
     """
     register_model_tokenizer(run.spec)
     evaluator_id = freeze_evaluator(run)
-    evaluator = parse_json((run.folder / EVALUATOR_NAME).read_bytes(), where=EVALUATOR_NAME)
+    evaluator = parse_json(read_regular(run.folder / EVALUATOR_NAME), where=EVALUATOR_NAME)
     service = sdk_client()
     if arm_name == BASE_ARM:
         checkpoint, seed = run.spec.base_model, run.spec.decision_rule.seeds[0]
@@ -232,6 +234,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--gsm8k-dir", type=Path)
     options = parser.parse_args(argv)
     end_with_parent()
+    guard_output()
     os.environ["TINKER_TELEMETRY"] = "0"
     warnings.simplefilter("ignore", FutureWarning)
     try:

@@ -34,6 +34,7 @@ from harness.plan import (
     read_plan,
 )
 from harness.problems import load_problems
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.redact import Redactor
 from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
 from harness.run_lock import RunLock, acquire
@@ -41,6 +42,7 @@ from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evid
 from harness.service import create_initial_state
 from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
+from harness.stage_log import scrub_files
 from harness.stopping import continue_command
 from harness.store import RunFolder, write_json_atomic, write_new
 from harness.supervision import Supervision
@@ -113,10 +115,13 @@ class Experiment:
         train = load_problems(loaded.spec, "train", options.gsm8k_dir)
         test = load_problems(loaded.spec, "test", options.gsm8k_dir)
         run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
-        write_new(run.path / SPEC_COPY_NAME, options.spec_path.read_bytes())
+        write_new(run.path / SPEC_COPY_NAME, read_regular(options.spec_path, follow=True))
         pins = options.spec_path.with_suffix(".pins.json")
         if pins.exists():
-            write_new((run.path / SPEC_COPY_NAME).with_suffix(".pins.json"), pins.read_bytes())
+            write_new(
+                (run.path / SPEC_COPY_NAME).with_suffix(".pins.json"),
+                read_regular(pins, follow=True),
+            )
         binding, code = self.session.binding(), git_state(options.root)
         plan = make_plan(loaded, run.run_id, train, test, binding, code)
         plan["gates"] = {
@@ -138,7 +143,7 @@ class Experiment:
         for session in sorted({found.session for found in self.session.standings().values()}):
             source = self.session.gates_folder / f"{session}.jsonl"
             if session and source.exists() and not (kept / source.name).exists():
-                write_new(kept / source.name, source.read_bytes())
+                write_new(kept / source.name, read_regular(source, max_bytes=MAX_ROWS_BYTES))
 
     @cached_property
     def supervision(self) -> Supervision:
@@ -258,9 +263,12 @@ class Experiment:
         stage = module.removeprefix("harness.")
 
         def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
-            return run_stage(
-                module, arguments, environment=environment, log_path=log, on_poll=on_poll
-            )
+            try:
+                return run_stage(
+                    module, arguments, environment=environment, log_path=log, on_poll=on_poll
+                )
+            finally:
+                self._scrub(arm_name)
 
         seconds = self.supervision.stage(
             f"{stage} {arm_name}",
@@ -273,6 +281,12 @@ class Experiment:
         record_timing(self.run.folder, stage, arm_name, seconds)
         self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
         enter_all(self.run.folder, ignored=GROWING_FILES)
+
+    def _scrub(self, arm_name: str) -> None:
+        """Take secrets out of what the stock loop wrote by itself, before it is entered."""
+        for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
+            for name in scrub_files(folder):
+                self.session.report(f"{arm_name}: a secret was taken out of cookbook/{name}")
 
     def _new_log(self, stem: str) -> Path:
         """Return a log name that no earlier attempt used: a run's files are written once."""

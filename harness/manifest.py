@@ -17,6 +17,7 @@ from harness.digest import sha256_file, sha256_json
 from harness.durable import stored
 from harness.errors import StoreError
 from harness.manifest_entry import Chain, Entry, Finding, read_chain
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.store import append_jsonl
 
 __all__ = ["Finding", "append_entry", "check_manifest", "enter_all", "head", "is_sealed", "seal"]
@@ -90,7 +91,7 @@ def is_sealed(folder: Path) -> bool:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return False
-    chain = read_chain(path.read_bytes(), MANIFEST_NAME)
+    chain = read_chain(read_regular(path, max_bytes=MAX_ROWS_BYTES), MANIFEST_NAME)
     return chain.is_sealed and not chain.findings
 
 
@@ -121,7 +122,7 @@ def check_manifest(
     path = folder / MANIFEST_NAME
     if path.is_symlink() or not path.is_file():
         return [Finding("chain", MANIFEST_NAME, "there is no manifest to check against")]
-    chain = read_chain(path.read_bytes(), MANIFEST_NAME)
+    chain = read_chain(read_regular(path, max_bytes=MAX_ROWS_BYTES), MANIFEST_NAME)
     findings = [*chain.findings]
     if not chain.findings and not chain.is_sealed:
         findings.append(Finding("unsealed", MANIFEST_NAME, "the last entry is no seal"))
@@ -178,8 +179,7 @@ def _intact_chain(folder: Path) -> Chain:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return Chain()
-    with stored(path):
-        chain = read_chain(path.read_bytes(), MANIFEST_NAME)
+    chain = read_chain(read_regular(path, max_bytes=MAX_ROWS_BYTES), MANIFEST_NAME)
     if chain.findings:
         raise StoreError(
             "the manifest is broken, and nothing may be added to it",

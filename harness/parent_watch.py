@@ -27,5 +27,8 @@ def _wait_for_end() -> None:
     # The descriptors themselves: no lock of a stream may keep the process from ending.
     while os.read(0, 4096):
         pass
-    os.write(2, b"the process that watched this stage is gone: it ends\n")
-    os._exit(ORPHANED_EXIT_CODE)
+    try:
+        os.write(2, b"the process that watched this stage is gone: it ends\n")
+    finally:
+        # The parent read what is written here too, so that writing may fail with it.
+        os._exit(ORPHANED_EXIT_CODE)

@@ -8,6 +8,7 @@ git blob id of its file, so that changing one byte of it unpins it.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,7 +18,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from harness.digest import canonical_json, parse_json, sha256_bytes, sha256_json
-from harness.errors import DocumentError, SpecError
+from harness.errors import DocumentError, SpecError, StoreError
+from harness.reading import read_regular
 from harness.spec_model import ExperimentSpec
 from harness.spec_preflight import CorrectnessPath
 
@@ -101,17 +103,17 @@ def load_pins(spec_path: Path) -> Pins | None:
         SpecError: when the file is there but is not the contract's pins document.
     """
     path = pins_path(spec_path)
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        document = parse_json(path.read_bytes(), where=str(path))
+        document = parse_json(read_regular(path, follow=True), where=str(path))
         return Pins.model_validate_json(canonical_json(document))
     except ValidationError as error:
         found = "; ".join(
             f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()
         )
         raise _refused(path, found) from error
-    except (DocumentError, OSError) as error:
+    except (DocumentError, StoreError) as error:
         raise _refused(path, str(error)) from error
 
 
@@ -219,12 +221,12 @@ def _path_obstacles(path: PinnedPath, root: Path) -> Iterator[str]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return read_regular(path, follow=True)
+    except StoreError as error:
         raise SpecError(
             "the file a revision names cannot be read",
             expected="a readable file",
-            found=error.strerror or type(error).__name__,
+            found=error.found,
             where=str(path),
             fix="restore the file, or record another revision in the pins file",
         ) from error

@@ -17,6 +17,7 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.reading import read_regular
 from harness.rollout_seeds import SEED_RULE
 from harness.similarity import similarity_parameters
 from harness.spec import LoadedSpec, load_spec
@@ -147,7 +148,7 @@ class PlannedRun:
     def initial_state(self, seed: int | None = None) -> dict[str, Any]:
         """Return the adapter that every arm of a seed starts from; None is the first seed."""
         path = self.initial_path(seed)
-        return parse_json(path.read_bytes(), where=f"{self.folder.name}/{path.name}")
+        return parse_json(read_regular(path), where=f"{self.folder.name}/{path.name}")
 
     def initial_path(self, seed: int | None = None) -> Path:
         """Return where a seed's initial state is recorded; the first seed's is ``initial.json``."""
@@ -208,12 +209,12 @@ def parse_plan(folder: Path) -> dict[str, Any]:
     """
     path = folder / PLAN_NAME
     try:
-        plan = parse_json(path.read_bytes(), where=f"{folder.name}/{PLAN_NAME}")
-    except OSError as error:
+        plan = parse_json(read_regular(path), where=f"{folder.name}/{PLAN_NAME}")
+    except StoreError as error:
         raise StoreError(
             "the run has no readable plan",
             expected=PLAN_NAME,
-            found=str(error.strerror),
+            found=error.found,
             where=folder.name,
             fix="start a new run with --fresh",
         ) from error

@@ -18,6 +18,8 @@ from harness.errors import HarnessError, UsageError
 from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Phase
+from harness.report_guard import SecretFreeReports
+from harness.secrets_out import without_secrets
 from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
 from harness.store import write_json_atomic
 from harness.terminal import gate_lines, header_lines
@@ -58,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers, refuse ``python -O`` and read the spec."""
+    config.pluginmanager.register(SecretFreeReports(), "harness-secret-free-reports")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if sys.flags.optimize:
@@ -88,7 +91,8 @@ def _from(config: pytest.Config, path: str) -> Path:
 
 
 def _reporter(config: pytest.Config) -> Callable[[str], None]:
-    def report(line: str) -> None:
+    def report(text: str) -> None:
+        line = without_secrets(text)
         terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         capture: Any = config.pluginmanager.getplugin("capturemanager")
         if terminal is None:

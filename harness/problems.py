@@ -27,8 +27,9 @@ from datasets import Dataset, load_dataset
 
 from harness.dataset_pin import expect_pinned_rows, pin_of
 from harness.digest import parse_json, sha256_json
-from harness.errors import DocumentError
+from harness.errors import DocumentError, StoreError
 from harness.local_service.task import generate_rows
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.spec_model import Arm, ExperimentSpec
 
 Split = Literal["train", "test"]
@@ -131,12 +132,12 @@ def _task_seed(spec: ExperimentSpec) -> int:
 
 def _read_rows(path: Path) -> list[Mapping[str, object]]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(path, max_bytes=MAX_ROWS_BYTES, follow=True).decode("utf-8")
+    except (StoreError, UnicodeDecodeError) as error:
         raise DocumentError(
             "the offline data set cannot be read",
             expected="train.jsonl and test.jsonl with question and answer fields",
-            found=str(error),
+            found=error.found if isinstance(error, StoreError) else "not UTF-8",
             where=path.name,
             fix="point --gsm8k-dir at the folder that holds both files",
         ) from error

@@ -21,6 +21,15 @@ NAME_PATTERNS = ("*_KEY", "*_TOKEN*", "*_SECRET*", "*_PASSWORD*", "MODAL_*", "HF
 """Environment variables, in upper case, whose values are secrets."""
 SHORTEST_SECRET = 6
 """Fewest characters of a value that is redacted; "main" or "1" would blot out ordinary text."""
+PUBLIC_VALUES = frozenset(
+    (
+        *("enabled", "disabled", "enable", "disable", "default", "offline", "online"),
+        *("production", "development", "staging", "testing", "warning", "critical"),
+        *("accuracy", "embedded", "reward", "answer", "format"),
+        *("https://huggingface.co", "https://api.modal.com", "127.0.0.1", "localhost"),
+    )
+)
+"""Values, in lower case, that are settings and no secrets whatever their variable is called."""
 _SHORTEST_LINE = 16
 
 Span = tuple[int, int, str]
@@ -46,12 +55,21 @@ class Redactor:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Redactor:
         """Return a redactor of the secrets in ``environ`` and of all known token shapes."""
+        return cls.from_values((name, environ[name]) for name in filter(is_secret_name, environ))
+
+    @classmethod
+    def from_values(cls, secrets: Iterable[tuple[str, str]]) -> Redactor:
+        """Return a redactor of ``(variable, value)`` pairs and of all known token shapes."""
         forms: dict[str, str] = {}
-        for variable in sorted(filter(is_secret_name, environ)):
+        for variable, value in sorted(secrets):
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", variable)
-            for form in _spellings(environ[variable]):
+            for form in _spellings(value):
                 forms.setdefault(form, name)
         return cls(forms)
+
+    def values_in(self, text: str) -> list[str]:
+        """Return the names of the variables whose values the text holds, in any spelling."""
+        return sorted({name for form, name in self._forms.items() if form in text})
 
     def redact(self, text: str) -> str:
         """Return ``text`` without secrets; redacting twice changes nothing more.
@@ -125,7 +143,7 @@ def merged(spans: list[Span]) -> list[Span]:
 def _spellings(value: str) -> Iterator[str]:
     """Yield every spelling of a secret value; nothing for one that is too short."""
     secret = value.strip()
-    if len(secret) < SHORTEST_SECRET:
+    if len(secret) < SHORTEST_SECRET or secret.lower() in PUBLIC_VALUES:
         return
     yield secret
     yield from _quoted(secret)

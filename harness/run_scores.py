@@ -13,6 +13,7 @@ from harness.evaluate import BASE_ARM, EVALUATOR_NAME, METRIC, predictions_path
 from harness.evaluation_record import judge_evaluation
 from harness.gates.verdict import Outcome
 from harness.plan import PlannedRun
+from harness.reading import read_regular
 from harness.store import read_jsonl
 
 
@@ -80,7 +81,7 @@ def evaluator_id_of(run: PlannedRun) -> str:
 
 def frozen_evaluator(run: PlannedRun) -> dict[str, Any]:
     """Return the evaluator that the run froze before its first score."""
-    return parse_json((run.folder / EVALUATOR_NAME).read_bytes(), where=EVALUATOR_NAME)
+    return parse_json(read_regular(run.folder / EVALUATOR_NAME), where=EVALUATOR_NAME)
 
 
 def evaluation_section(run: PlannedRun) -> dict[str, Any]:

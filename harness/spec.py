@@ -18,8 +18,9 @@ from pydantic_core import ErrorDetails
 from harness.advantage_domain import DOMAINS
 from harness.dataset_pin import pin_of
 from harness.digest import canonical_json, parse_json, sha256_json
-from harness.errors import DocumentError, SpecError
+from harness.errors import DocumentError, SpecError, StoreError
 from harness.pins import Pins, load_pins, resolve_pins
+from harness.reading import read_regular
 from harness.spec_model import Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, SpecPart, Violation, shown
 from harness.spec_rules import resolve_roles, violations
@@ -161,16 +162,16 @@ def _criterion_line(spec: ExperimentSpec, criterion: Criterion) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        raw = parse_json(path.read_bytes(), where=str(path))
+        raw = parse_json(read_regular(path, follow=True), where=str(path))
     except DocumentError as error:
         raise SpecError(
             error.problem, expected=error.expected, found=error.found, where=error.where
         ) from error
-    except OSError as error:
+    except StoreError as error:
         raise SpecError(
             "the spec cannot be read",
             expected="a JSON file",
-            found=error.strerror or type(error).__name__,
+            found=error.found,
             where=str(path),
             fix="name an existing file, for example specs/local.json",
         ) from error

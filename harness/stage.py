@@ -12,16 +12,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from harness.digest import parse_json
 from harness.errors import ArmError
 from harness.parent_watch import WATCH_VARIABLE
+from harness.reading import open_regular
+from harness.redact import is_secret_name
+from harness.secrets_out import add_secret
+from harness.stage_log import LogCopy
 
 _PACKAGE_ROOT = Path(__file__).parents[1]
 _POLL_S = 0.25
 _GRACE_S = 10.0
 _LOG_TAIL_LINES = 12
+_LOG_TAIL_BYTES = 8192
 
 Report = Callable[[str], None]
 
@@ -37,7 +42,7 @@ class LineFollower:
         """Yield each complete new line as an object; a line still being written waits."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as stream:
+        with open_regular(self.path) as stream:
             stream.seek(self._offset)
             data = stream.read()
         complete = data[: data.rfind(b"\n") + 1]
@@ -73,17 +78,26 @@ def run_stage(
     own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": search, WATCH_VARIABLE: "1"}
     variables = {**os.environ, **own, **environment}
     command = [sys.executable, "-P", "-m", module, *arguments]
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.PIPE, env=variables
-        )
-        # Its input is written to by no one: it ends when this process does (parent_watch).
-        with process:
-            try:
-                exit_code = _wait(process, on_poll)
-            except BaseException:
-                _end(process)
-                raise
+    for name in filter(is_secret_name, environment):
+        add_secret(name, environment[name])
+    # Its input is written to by no one: it ends when this process does (parent_watch).
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.PIPE,
+        env=variables,
+    )
+    log = LogCopy(_output_of(process), log_path)
+    try:
+        exit_code = _wait(process, on_poll)
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        log.join()
     on_poll()
     if exit_code != 0:
         raise ArmError(
@@ -94,6 +108,12 @@ def run_stage(
             fix=f"read {log_path.name} in the run's folder",
         )
     return time.monotonic() - started_s
+
+
+def _output_of(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdout is None:
+        raise ArmError("the stage's output is not connected")
+    return process.stdout
 
 
 def _wait(process: subprocess.Popen[bytes], on_poll: Callable[[], None]) -> int:
@@ -115,7 +135,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _tail(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    with open_regular(path) as stream:
+        stream.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+        lines = stream.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     return "\n".join(lines[-_LOG_TAIL_LINES:])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,9 +21,13 @@ from typing import Any
 from harness.digest import parse_json
 from harness.durable import encoded, stored, sync_folder, write_all, write_beside
 from harness.errors import DocumentError, StoreError
+from harness.reading import MAX_ROWS_BYTES, check_line, read_regular
+from harness.records_out import refuse_secrets
 
 LATEST = "latest"
 """Link beside the runs of a spec, to the one created last."""
+_APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How a file of rows is opened: never through a link, never waiting for another end."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -125,8 +130,14 @@ def write_new(path: Path, data: bytes) -> None:
     """Write an immutable file; a second write under one name is refused (contract §11).
 
     Raises:
+        SecretError: when it holds a secret: these bytes are kept as they are or not at all.
         StoreError: when the name is taken or the file cannot be written.
     """
+    refuse_secrets(data, str(path))
+    _write_new(path, data)
+
+
+def _write_new(path: Path, data: bytes) -> None:
     with stored(path):
         write_beside(path, data, replace=False)
 
@@ -138,7 +149,7 @@ def write_jsonl_new(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         DocumentError: when a row is not strict JSON; nothing is written then.
         StoreError: when the name is taken or the file cannot be written.
     """
-    write_new(path, b"".join(encoded(row, str(path)) for row in rows))
+    _write_new(path, b"".join(encoded(row, str(path)) for row in rows))
 
 
 def append_jsonl(path: Path, *rows: dict[str, Any]) -> None:
@@ -152,7 +163,7 @@ def append_jsonl(path: Path, *rows: dict[str, Any]) -> None:
     lines = b"".join(encoded(row, str(path)) for row in rows)
     with stored(path):
         created = not path.exists()
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, _APPENDING, 0o644)
         with os.fdopen(descriptor, "r+b", buffering=0) as stream:
             # Another writer's line may be half visible until its write returns.
             fcntl.flock(stream, fcntl.LOCK_EX)
@@ -176,10 +187,10 @@ def read_jsonl(path: Path) -> tuple[dict[str, Any], ...]:
         TornLineError: for a last line that breaks off; its ``rows`` are the complete ones.
         StoreError: when the file cannot be read.
     """
-    with stored(path):
-        *lines, tail = path.read_bytes().split(b"\n")
+    *lines, tail = read_regular(path, max_bytes=MAX_ROWS_BYTES).split(b"\n")
     rows = [_row(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     if tail:
+        check_line(tail, f"{path}:{len(lines) + 1}")
         try:
             rows.append(_row(tail, f"{path}:{len(lines) + 1}"))
         except DocumentError as error:
@@ -188,6 +199,7 @@ def read_jsonl(path: Path) -> tuple[dict[str, Any], ...]:
 
 
 def _row(line: bytes, where: str) -> dict[str, Any]:
+    check_line(line, where)
     row = parse_json(line, where=where)
     if not isinstance(row, dict):
         raise DocumentError(
@@ -218,7 +230,16 @@ def _point_latest(parent: Path, run_id: str) -> None:
 
 
 def _refuse_torn(path: Path, descriptor: int) -> None:
-    size = os.fstat(descriptor).st_size
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        raise StoreError(
+            "rows are appended to regular files only",
+            expected="a regular file",
+            found="something else",
+            where=str(path),
+            fix="put a regular file there, or start a new run (--fresh)",
+        )
+    size = about.st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         rows = read_jsonl(path)
         raise TornLineError(path, os.pread(descriptor, 60, max(0, size - 60)), rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
+from harness.errors import MALFORMED, shown
 from harness.evaluation_record import judge_evaluation
 from harness.gates.verdict import Outcome, combine
 from harness.manifest import MANIFEST_NAME, Finding, check_manifest
@@ -34,16 +34,6 @@ from harness.verify_rows import Check, failed, grading_check, items_check, passe
 from harness.verify_training import checkpoints_check, training_checks
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
-MALFORMED = (
-    HarnessError,
-    OSError,
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-)
-"""What a document of a wrong form raises when it is read as one of the right form."""
 _EXAMPLES = 5
 
 
@@ -74,7 +64,7 @@ def verify_run(folder: Path, gsm8k_dir: Path | None = None) -> list[Check]:
     try:
         evidence = _read(folder, gsm8k_dir)
     except MALFORMED as error:
-        return [*checks, failed("readable", f"{type(error).__name__}: {error}")]
+        return [*checks, failed("readable", shown(f"{type(error).__name__}: {error}"))]
     checks.extend(_guarded(name, check) for name, check in _checks(evidence))
     for arm in evidence.run.spec.trainings:
         checks.extend(_guarded_all(f"training {arm.name}", training_checks, evidence.run, arm))
@@ -114,14 +104,14 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except MALFORMED as error:
-        return failed(name, f"{type(error).__name__}: {error}")
+        return failed(name, shown(f"{type(error).__name__}: {error}"))
 
 
 def _guarded_all(name: str, checks: Callable[..., list[Check]], *arguments: Any) -> list[Check]:
     try:
         return checks(*arguments)
     except MALFORMED as error:
-        return [failed(name, f"{type(error).__name__}: {error}")]
+        return [failed(name, shown(f"{type(error).__name__}: {error}"))]
 
 
 def _manifest(folder: Path) -> Check:

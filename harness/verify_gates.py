@@ -11,6 +11,7 @@ from harness.gates.catalog import gate_entry, required_gate_ids
 from harness.gates.evidence import SessionEvidence, read_history
 from harness.gates.recorder import measures_ok
 from harness.plan import GATES_FOLDER, PlannedRun
+from harness.reading import read_regular
 from harness.result import ResultDocument
 from harness.timings import with_observed_usage
 from harness.verify_rows import Check, failed, passed, unknown
@@ -54,7 +55,7 @@ def _gate(run: PlannedRun, gate_id: str, sessions: Sessions) -> Check:
 def _relied_on(run: PlannedRun, gate_id: str, sessions: Sessions) -> SessionEvidence | None:
     """Return the session the verdict rests on, or, before there is one, the plan."""
     path = run.folder / DECISION_NAME
-    decided = parse_json(path.read_bytes(), where=path.name) if path.exists() else {}
+    decided = parse_json(read_regular(path), where=path.name) if path.exists() else {}
     relied = decided.get("gates", run.plan.get("gates", {})).get(gate_id)
     return None if relied is None else sessions.get(relied["session"])
 

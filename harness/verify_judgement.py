@@ -24,6 +24,7 @@ from harness.gates.catalog import required_gate_ids
 from harness.gates.verdict import Outcome
 from harness.observations import ROW_FIELDS
 from harness.plan import PlannedRun
+from harness.reading import read_regular
 from harness.restoration_rules import judge_provenance
 from harness.result import ResultDocument
 from harness.result_rules import cap_verdict
@@ -54,7 +55,7 @@ def decision_check(run: PlannedRun, result: ResultDocument, predictions: Rows) -
     """Draw the decision again and compare report, numbers and verdict."""
     if result.decision is None:
         return unknown("decision", "the result has no decision yet")
-    report = parse_json((run.folder / DECISION_NAME).read_bytes(), where=DECISION_NAME)
+    report = parse_json(read_regular(run.folder / DECISION_NAME), where=DECISION_NAME)
     decision, secondary = decision_of(run, result.decision)
     again = {**decision.report(), "secondary": secondary}
     disagreements = grader_disagreements(predictions)

@@ -18,6 +18,7 @@ from harness.errors import ArmError, HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.reading import read_regular
 from harness.reference_modes import reference_advantages
 from harness.service import adapter_digest
 from harness.spec_model import Arm
@@ -58,7 +59,7 @@ def _config(run: PlannedRun, arm: Arm, attempts: Sequence[Path], done: Row) -> C
     planned = run.plan["arms"][arm.name]["effective_config"]
     for attempt in attempts:
         path = attempt / "effective_config.json"
-        executed = parse_json(path.read_bytes(), where=f"{attempt.name}/{path.name}")
+        executed = parse_json(read_regular(path), where=f"{attempt.name}/{path.name}")
         keys = {*planned, *executed}
         changed = sorted(key for key in keys if planned.get(key) != executed.get(key))
         if changed:

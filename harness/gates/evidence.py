@@ -28,6 +28,8 @@ from harness.digest import parse_json, sha256_json
 from harness.durable import stored
 from harness.errors import DocumentError, StoreError
 from harness.gates.binding import Binding
+from harness.reading import MAX_ROWS_BYTES, read_regular
+from harness.records_out import clean_json
 
 
 def utc_now() -> str:
@@ -91,7 +93,7 @@ class EvidenceWriter:
         self._stream.close()
 
     def _append(self, event: dict[str, Any]) -> None:
-        body = {**event, "at": utc_now(), "previous": self._previous}
+        body = clean_json({**event, "at": utc_now(), "previous": self._previous}, self.path.name)
         self._previous = sha256_json(body)
         line = json.dumps({**body, "line_sha256": self._previous}, allow_nan=False)
         with stored(self.path):
@@ -130,7 +132,10 @@ class _Chain:
 
 def read_session(path: Path) -> SessionEvidence:
     """Read one evidence file, checking every line's digest and the chain between lines."""
-    raw_lines = path.read_bytes().split(b"\n")
+    try:
+        raw_lines = read_regular(path, max_bytes=MAX_ROWS_BYTES).split(b"\n")
+    except StoreError as error:
+        return SessionEvidence(path.name, (), broken=str(error))
     torn = raw_lines[-1] != b""
     chain = _Chain()
     for number, raw in enumerate(raw_lines[:-1], start=1):

@@ -16,6 +16,7 @@ from harness.digest import parse_json
 from harness.durable import stored
 from harness.errors import StoreError
 from harness.plan import INITIAL_NAME, PLAN_NAME, PlannedRun
+from harness.reading import read_regular
 from harness.store import read_jsonl
 
 
@@ -55,7 +56,7 @@ def read_pilot(run: PlannedRun, binding_digest: str) -> PilotTiming:
     for arm in run.spec.at(run.spec.decision_rule.seeds[0]):
         folder = attempt_folder(run.folder, arm.name)
         executed = folder / "effective_config.json"
-        configs[arm.name] = parse_json(executed.read_bytes(), where=executed.name)
+        configs[arm.name] = parse_json(read_regular(executed), where=executed.name)
         times_s = [float(row["step_s"]) for row in read_jsonl(folder / "steps.jsonl")]
         step_s[arm.name] = times_s[1:]
         done_s = _written_s(folder.parent / "done.json")

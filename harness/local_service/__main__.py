@@ -25,9 +25,10 @@ from aiohttp import web
 
 from harness.errors import HarnessError, UsageError
 from harness.local_service import base_model
-from harness.local_service.app import build_app
+from harness.local_service.app import build_runner
 from harness.local_service.service import Service, Settings
 from harness.local_service.session_routes import identity
+from harness.output_guard import guard_output
 
 KEY_VARIABLE = "HARNESS_SERVICE_KEY"
 MODEL_DIR = Path(__file__).parent / "model"
@@ -72,7 +73,7 @@ async def serve(options: argparse.Namespace) -> None:
     key = os.environ.get(KEY_VARIABLE) or f"tml-{secrets.token_urlsafe(32)}"
     service = Service(Settings(options.data_dir, key, options.seed), base)
     service.engine.start()
-    runner = web.AppRunner(build_app(service), access_log=None, shutdown_timeout=1.0)
+    runner = build_runner(service)
     await runner.setup()
     try:
         site = web.TCPSite(runner, check_loopback(options.host), options.port)
@@ -111,6 +112,7 @@ async def _stopped(exit_with_parent: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the service; return 0 when told to stop, 4 for a usage error, 1 if it cannot start."""
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    guard_output()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(1)
     try:

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_OPEN = ("/api/v1/healthz", "/api/v1/downloads/")
-"""Paths that need no key: a health check, and links that carry their own permission."""
+_OPEN = (session_routes.healthz, checkpoint_routes.download)
+"""What needs no key: a health check, and links that carry their own permission."""
 
 _REPEATABLE = ("/api/v1/retrieve_future", "/api/v1/session_heartbeat", "/api/v1/telemetry")
 """POSTs that may run again under one idempotency key; their answers change with time."""
@@ -51,6 +51,13 @@ def build_app(service: Service) -> web.Application:
     ):
         app.add_routes(routes.ROUTES)
     return app
+
+
+def build_runner(service: Service) -> web.AppRunner:
+    """Return what serves the application; a compressed body is never unpacked, only refused."""
+    return web.AppRunner(
+        build_app(service), access_log=None, shutdown_timeout=1.0, auto_decompress=False
+    )
 
 
 @web.middleware
@@ -89,7 +96,8 @@ def _http_refusal(request: web.Request, error: web.HTTPException) -> RefusalErro
 @web.middleware
 async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests without the service's key (compared in constant time)."""
-    if not request.path.startswith(_OPEN):
+    # By the handler that would run, not by how the path is spelled.
+    if request.match_info.handler not in _OPEN:
         check_key(request.headers.get("X-API-Key", ""), request.app[SERVICE].settings.api_key)
     return await handler(request)
 

@@ -20,6 +20,7 @@ from typing import IO, Any, Self
 
 from harness.digest import parse_json
 from harness.errors import DocumentError, ServiceError
+from harness.secrets_out import add_secret
 
 STOP_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 2000
@@ -45,6 +46,7 @@ class EmbeddedService:
         self._process = process
         self.identity = identity
         self.api_key = api_key
+        add_secret("TINKER_API_KEY", api_key)
         self.log_path = log_path
         self.base_url: str = identity["base_url"]
         self.pid: int = process.pid

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from harness.digest import parse_json
+from harness.digest import canonical_json, parse_json
 from harness.errors import DocumentError
 from harness.local_service.lora import MAX_RANK
 from harness.local_service.refusals import RefusalError
@@ -20,7 +20,20 @@ Id = Annotated[str, Field(min_length=1, max_length=256)]
 Number = Annotated[int, Field(ge=0, lt=2**63)]
 _SeqId = Annotated[int, Field(ge=1, lt=2**31)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Metadata = dict[str, Any] | None
+Text = Annotated[str, Field(max_length=4096)]
+
+MAX_METADATA_BYTES = 64 * 1024
+"""Largest user_metadata: it stays in memory as long as its session or model."""
+
+
+def _small(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    size = len(canonical_json(metadata))
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"at most {MAX_METADATA_BYTES} bytes as JSON, found {size}")
+    return metadata
+
+
+_Metadata = Annotated[dict[str, Any] | None, AfterValidator(_small)]
 
 
 class Body(BaseModel):
@@ -63,11 +76,11 @@ def _shown(value: Any, where: str) -> str:
 class CreateSession(Body):
     """POST create_session."""
 
-    tags: list[str] = []
+    tags: Annotated[list[Text], Field(max_length=64)] = []
     user_metadata: _Metadata = None
-    sdk_version: str = ""
-    project_id: str | None = None
-    display_name: str | None = None
+    sdk_version: Text = ""
+    project_id: Text | None = None
+    display_name: Text | None = None
     type: Literal["create_session"] = "create_session"
 
 
@@ -88,7 +101,7 @@ class FinishSession(Body):
     """POST sessions/{id}/finish."""
 
     reason: FinishReason
-    detail: str | None = None
+    detail: Text | None = None
 
 
 class Lora(Body):
@@ -112,7 +125,7 @@ class CreateModel(Body):
 
     session_id: Id
     model_seq_id: Number
-    base_model: str
+    base_model: Text
     user_metadata: _Metadata = None
     lora_config: Lora
     optimizer_config: AdamWConfig = AdamWConfig()
@@ -150,7 +163,7 @@ class SaveWeights(Body):
     """POST save_weights."""
 
     model_id: Id
-    path: str
+    path: Text
     seq_id: _SeqId
     ttl_seconds: int | None = None
     overwrite: bool = False
@@ -162,7 +175,7 @@ class SaveForSampler(Body):
     """POST save_weights_for_sampler: ``path`` for a checkpoint, the number for a session."""
 
     model_id: Id
-    path: str | None = None
+    path: Text | None = None
     sampling_session_seq_id: Number | None = None
     kind: Literal["snapshot"] = "snapshot"
     seq_id: _SeqId
@@ -175,7 +188,7 @@ class SaveExternal(Body):
     """POST save_weights_external; encryption is not offered."""
 
     model_id: Id
-    path: str
+    path: Text
     seq_id: _SeqId
     ttl_seconds: int | None = None
     age_encryption_recipients: Annotated[list[str], Field(max_length=0)] | None = None
@@ -189,9 +202,9 @@ class LoadWeights(Body):
     seq_id: _SeqId | None = None
     session_id: Id | None = None
     model_seq_id: Number | None = None
-    base_model: str | None = None
+    base_model: Text | None = None
     user_metadata: _Metadata = None
-    path: str
+    path: Text
     optimizer: bool
     optimizer_config: AdamWConfig | None = None
     weights_access_token: None = None
@@ -208,7 +221,7 @@ class RetrieveFuture(Body):
 class WeightsInfo(Body):
     """POST weights_info."""
 
-    tinker_path: str
+    tinker_path: Text
 
 
 class SetTtl(Body):

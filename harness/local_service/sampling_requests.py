@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.local_service.requests import Body, Id, Number, Seed
+from harness.local_service.requests import Body, Id, Number, Seed, Text
+
+MAX_STOPS = 64
+_StopText = Annotated[str, Field(max_length=256)]
 
 
 class CreateSamplingSession(Body):
@@ -14,8 +17,8 @@ class CreateSamplingSession(Body):
 
     session_id: Id
     sampling_session_seq_id: Number
-    base_model: str | None = None
-    model_path: str | None = None
+    base_model: Text | None = None
+    model_path: Text | None = None
     type: Literal["create_sampling_session"] = "create_sampling_session"
 
 
@@ -41,7 +44,12 @@ class Sampling(Body):
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     seed: Seed | None = None
-    stop: str | list[str] | list[int] | None = None
+    stop: (
+        _StopText
+        | Annotated[list[_StopText], Field(max_length=MAX_STOPS)]
+        | Annotated[list[int], Field(max_length=MAX_STOPS)]
+        | None
+    ) = None
     temperature: float = 1.0
     top_k: int = -1
     top_p: float = 1.0

@@ -27,6 +27,9 @@ from harness.local_service.training import Snapshot
 EMPTY_TOPK_LOGPROB = -99999.0
 """What the protocol puts into a top-k cell that has no token."""
 
+MAX_ROWS_WAITING = 65_536
+"""Most rows of all requests together that are not finished."""
+
 
 async def create_sampling_session(request: web.Request) -> web.Response:
     """POST create_sampling_session: the base model, or a saved checkpoint."""
@@ -74,14 +77,28 @@ async def asample(request: web.Request) -> web.Response:
     digest = body_digest(body)
     future = sampler.ledger.repeated(body.seq_id, digest)
     if future is None:
+        _refuse_too_many_rows(service, body.num_samples)
         rows = make_rows(service, sampler, body)
         future = service.futures.create(sampler.session_id)
         sampler.ledger.record(body.seq_id, digest, future)
-        finish = service.finisher(future, lambda done: Result(PROTOBUF, encode_sample(done)))
+        service.rows_waiting += len(rows)
+        finish = service.finisher(
+            future, lambda done: Result(PROTOBUF, encode_sample(done)), rows=len(rows)
+        )
         merge = _merge(service, sampler.snapshot)
         service.engine.submit(SampleJob(sampler.snapshot.sha256, merge, rows, finish))
     ids = [f"{future.request_id}:{k}" for k in range(body.num_samples)]
     return future_answer(future, sample_sequence_ids=ids)
+
+
+def _refuse_too_many_rows(service: Service, rows: int) -> None:
+    if service.rows_waiting + rows > MAX_ROWS_WAITING:
+        raise RefusalError(
+            "too many samples wait to be drawn",
+            status=429,
+            expected=f"at most {MAX_ROWS_WAITING}",
+            found=f"{service.rows_waiting} and {rows} more",
+        )
 
 
 def _merge(service: Service, frozen: Snapshot) -> Callable[[], Any]:

@@ -49,6 +49,7 @@ class Service:
     futures: FutureStore = field(default_factory=FutureStore)
     downloads: Downloads = field(default_factory=Downloads)
     idempotency: Idempotency = field(default_factory=Idempotency)
+    rows_waiting: int = 0
 
     def __post_init__(self) -> None:
         self.store = CheckpointStore(self.settings.data_dir)
@@ -66,11 +67,17 @@ class Service:
         self.engine.submit(Job(run, self.finisher(future, encode)))
         return future
 
-    def finisher(self, future: Future, encode: Encode) -> Callable[[Outcome], None]:
-        """Return the callback that turns an outcome into a future's result, on the event loop."""
+    def finisher(
+        self, future: Future, encode: Encode, *, rows: int = 0
+    ) -> Callable[[Outcome], None]:
+        """Return the callback that turns an outcome into a future's result, on the event loop.
+
+        ``rows`` is how many sampling rows wait until then.
+        """
         loop = asyncio.get_running_loop()
 
         def resolve(outcome: Outcome) -> None:
+            self.rows_waiting -= rows
             future.resolve(result_of(outcome, encode))
 
         return lambda outcome: _call_on(loop, resolve, outcome)

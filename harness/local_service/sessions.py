@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -73,6 +74,10 @@ class Session:
     samplers: Ledger
 
 
+MAX_OPEN = 4096
+"""Most sessions, models and samplers, each, that are open at once."""
+
+
 class SessionRegistry:
     """All sessions, models and samplers; used on the event loop's thread only."""
 
@@ -84,6 +89,7 @@ class SessionRegistry:
 
     def create(self, user_metadata: dict[str, Any] | None, display_name: str | None) -> Session:
         """Open a session under a new random id."""
+        _refuse_too_many("sessions", self.sessions)
         session_id = f"session-{secrets.token_hex(8)}"
         session = Session(
             session_id,
@@ -132,6 +138,7 @@ class SessionRegistry:
 
     def add_model(self, session_id: str, number: int) -> Model:
         """Register a model that is about to be created or loaded."""
+        _refuse_too_many("models", self.models)
         model_id = f"{session_id}:train:{number}"
         model = Model(model_id, session_id, SequenceQueue(model_id))
         self.models[model_id] = model
@@ -150,6 +157,7 @@ class SessionRegistry:
         Raises:
             RefusalError: 409 if the number is taken.
         """
+        _refuse_too_many("samplers", self.samplers)
         sampler_id = f"{session_id}:sample:{number}"
         if sampler_id in self.samplers:
             raise RefusalError(
@@ -171,3 +179,13 @@ class SessionRegistry:
     def is_finished(self, session_id: str) -> bool:
         """Whether a session of this id was open and has been finished."""
         return session_id in self._finished
+
+
+def _refuse_too_many(what: str, table: Mapping[str, object]) -> None:
+    if len(table) >= MAX_OPEN:
+        raise RefusalError(
+            f"too many {what} are open",
+            status=429,
+            expected=f"at most {MAX_OPEN}",
+            fix="finish sessions that are no longer used",
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from harness.experiment import Experiment
 from harness.gates.capacity_facts import measure_capacity
 from harness.gates.live_probe import LiveProbe
 from harness.gates.model_facts import measure_model
