@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.command_line import command_parser
+from harness.commands import MORE_COMMANDS
 from harness.errors import DocumentError, HarnessError, UsageError
 
 Command = Callable[[Sequence[str]], int]
@@ -148,11 +150,12 @@ COMMANDS: dict[str, Command] = {
     "result": result_command,
     "serve": serve_command,
     "verify": verify_command,
+    **MORE_COMMANDS,
 }
 
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=f"python -m harness {name}", description=command.__doc__)
+    return command_parser(name, command.__doc__)
 
 
 def _print(*lines: str) -> None:
