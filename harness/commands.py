@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.command_line import command_parser, print_json, print_lines
+from harness.errors import UsageError
 from harness.session import DEFAULT_SPEC, PACKAGE_ROOT, HarnessSession, Options
 
 
@@ -17,7 +18,9 @@ def plan_command(argv: Sequence[str]) -> int:
     parser = command_parser("plan", plan_command.__doc__)
     parser.add_argument("spec", type=Path, help="experiment spec")
     parser.add_argument("--gsm8k-dir", type=Path, help="folder with train.jsonl and test.jsonl")
-    parser.add_argument("--artifacts", type=Path, default=Path("artifacts"), help="where records go")
+    parser.add_argument(
+        "--artifacts", type=Path, default=Path("artifacts"), help="where records go"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of what is simulated")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
     options = parser.parse_args(argv)
@@ -33,6 +36,58 @@ def plan_command(argv: Sequence[str]) -> int:
     return 0
 
 
+def status_command(argv: Sequence[str]) -> int:
+    """Say what is proven, stale and missing, where the newest run stands, and what to do next."""
+    from harness.status import reader_for, watch
+
+    parser = command_parser("status", status_command.__doc__)
+    parser.add_argument(
+        "subject", type=Path, nargs="?", help=f"a spec or a run's folder (default: {DEFAULT_SPEC})"
+    )
+    parser.add_argument(
+        "--artifacts", type=Path, default=Path("artifacts"), help="where records are"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--once", action="store_true", help="look once, as without --watch")
+    how.add_argument("--watch", action="store_true", help="follow the run until it ends")
+    parser.add_argument("--interval-s", type=float, default=1.0, help="seconds between two looks")
+    options = parser.parse_args(argv)
+    read = reader_for(options.subject, lambda spec: quiet_session(spec, options.artifacts))
+    if options.watch:
+        try:
+            watch(read, options.interval_s)
+        except KeyboardInterrupt:
+            print_lines("", "stopped watching; the run itself was not touched")
+    else:
+        print_lines(*read()[0])
+    return 0
+
+
+def compare_command(argv: Sequence[str]) -> int:
+    """Compare two runs field by field: 0 equal but for names and times, 1 different, 3 unknown."""
+    from harness.compare import compare_runs, exit_code, report_lines
+    from harness.run_state import is_run
+
+    parser = command_parser("compare", compare_command.__doc__)
+    parser.add_argument("first", type=Path, help="a run's folder")
+    parser.add_argument("second", type=Path, help="another run's folder")
+    options = parser.parse_args(argv)
+    for folder in (options.first, options.second):
+        if not folder.is_dir():
+            raise UsageError(
+                "there is no run to compare",
+                expected="a run's folder",
+                found="a file" if folder.exists() else "nothing",
+                where=str(folder),
+                fix="name two runs, such as those under artifacts/runs/local",
+            )
+        if not is_run(folder):
+            print_lines(f"note: {folder} has no plan.json and may be no run")
+    parts = compare_runs(options.first, options.second)
+    print_lines(*report_lines(options.first, options.second, parts))
+    return exit_code(parts)
+
+
 def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) -> HarnessSession:
     """Return a session that reads files only: nothing in it starts or contacts a service."""
     return HarnessSession(
@@ -40,4 +95,8 @@ def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) ->
     )
 
 
-MORE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"plan": plan_command}
+MORE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "compare": compare_command,
+    "plan": plan_command,
+    "status": status_command,
+}

@@ -185,7 +185,9 @@ def hedged_betting(
     unit_T = (np.asarray(effects, dtype=np.float64) - low) / (high - low)
     bets_T = plug_in_bets(unit_T, alpha)
     lower = _root(lambda m: betting_rejects(unit_T, bets_T, m, alpha), 0.0, _accepted(unit_T, 1.0))
-    upper = _root(lambda m: betting_rejects(1 - unit_T, bets_T, 1 - m, alpha), 1.0, _accepted(unit_T, 0.0))
+    upper = _root(
+        lambda m: betting_rejects(1 - unit_T, bets_T, 1 - m, alpha), 1.0, _accepted(unit_T, 0.0)
+    )
     return low + (high - low) * lower, low + (high - low) * upper
 
 

@@ -17,14 +17,12 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.run_files import GATES_FOLDER, INITIAL_NAME, PLAN_NAME, SPEC_COPY_NAME
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
-PLAN_NAME = "plan.json"
-SPEC_COPY_NAME = "spec.json"
-INITIAL_NAME = "initial.json"
-GATES_FOLDER = "gates"
-"""Where a run keeps the evidence of the gates it relied on."""
+__all__ = ["GATES_FOLDER", "INITIAL_NAME", "PLAN_NAME", "SPEC_COPY_NAME", "PlannedRun"]
+__all__ += ["effective_config", "make_plan", "read_plan"]
 
 
 def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:

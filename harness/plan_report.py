@@ -29,7 +29,9 @@ def plan_document(loaded: LoadedSpec, seed: int) -> dict[str, Any]:
     """
     spec = loaded.spec
     rule = Rule.from_spec(spec.decision_rule.model_dump(mode="json"))
-    criteria = [_criterion(rule, criterion, spec.eval.n_examples, seed) for criterion in rule.criteria]
+    criteria = [
+        _criterion(rule, criterion, spec.eval.n_examples, seed) for criterion in rule.criteria
+    ]
     return {
         "version": 1,
         "spec": loaded.name,
@@ -116,7 +118,9 @@ def _cells(
 def conclusion(criteria: Sequence[dict[str, Any]]) -> str:
     """Say in one sentence what the plan can and cannot show."""
     if any("not_computed" in criterion for criterion in criteria):
-        return "What this plan can show was not computed for every criterion, so nothing is claimed."
+        return (
+            "What this plan can show was not computed for every criterion, so nothing is claimed."
+        )
     parts = [_conclusion(criterion) for criterion in criteria]
     return "; ".join(parts) + "."
 

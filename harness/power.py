@@ -50,9 +50,7 @@ class Contrast:
         whole, rest = divmod(abs(net), self.seeds)
         sign = math.copysign(self.unit, self.unit * net) if net else 0.0
         effects = [sign] * whole + ([sign * rest / self.seeds] if rest else [])
-        return judge_criterion(
-            self.criterion, effects + [0.0] * (self.items - len(effects)), alpha
-        )
+        return judge_criterion(self.criterion, effects + [0.0] * (self.items - len(effects)), alpha)
 
 
 def contrast_of(rule: Rule, criterion: Criterion, items: int) -> Contrast:
@@ -105,9 +103,7 @@ def regions(contrast: Contrast, rule: Rule) -> Regions:
 
     def first(reached: Callable[[CriterionResult], bool]) -> int:
         counts = range(-contrast.draws, contrast.draws + 1)
-        at = bisect_left(
-            counts, True, key=lambda net: reached(contrast.judged(net, rule.alpha))
-        )
+        at = bisect_left(counts, True, key=lambda net: reached(contrast.judged(net, rule.alpha)))
         return at - contrast.draws
 
     margin = contrast.criterion.margin

@@ -120,9 +120,7 @@ def _triangle(items: int) -> tuple[Array, Array]:
 
 def _log_multinomial(items: int, wins_K: Array, losses_K: Array) -> Array:
     ties_K = items - wins_K - losses_K
-    return (
-        gammaln(items + 1) - gammaln(wins_K + 1) - gammaln(losses_K + 1) - gammaln(ties_K + 1)
-    )
+    return gammaln(items + 1) - gammaln(wins_K + 1) - gammaln(losses_K + 1) - gammaln(ties_K + 1)
 
 
 def verdicts(

@@ -50,9 +50,7 @@ def contrast(items: int, rule: Rule) -> Contrast:
     return contrast_of(rule, rule.criteria[0], items)
 
 
-def enumerated(
-    items: int, rule: Rule, win: Fraction, loss: Fraction
-) -> dict[str, float]:
+def enumerated(items: int, rule: Rule, win: Fraction, loss: Fraction) -> dict[str, float]:
     """Walk every sequence of item effects; the rule written out anew from contract §8."""
     criterion = rule.criteria[0]
     half = 2 * math.sqrt(math.log(2 / rule.alpha) / (2 * items))
