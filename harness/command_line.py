@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -21,6 +22,13 @@ def command_parser(name: str, about: str | None) -> argparse.ArgumentParser:
     """Return the parser of one command; its help shows every default."""
     return argparse.ArgumentParser(
         prog=f"python -m harness {name}", description=about, formatter_class=_Formatter
+    )
+
+
+def add_artifacts(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where records are, as pytest's own of that name."""
+    parser.add_argument(
+        "--artifacts", type=Path, metavar="DIR", default=Path("artifacts"), help="where records are"
     )
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.command_line import command_parser, print_json, print_lines
+from harness.command_line import add_artifacts, command_parser, print_json, print_lines
 from harness.errors import UsageError
+from harness.service_access import SERVICES
 from harness.session import DEFAULT_SPEC, PACKAGE_ROOT, HarnessSession, Options
+
+if TYPE_CHECKING:
+    from harness.doctor import Finding
 
 
 def plan_command(argv: Sequence[str]) -> int:
@@ -18,9 +25,7 @@ def plan_command(argv: Sequence[str]) -> int:
     parser = command_parser("plan", plan_command.__doc__)
     parser.add_argument("spec", type=Path, help="experiment spec")
     parser.add_argument("--gsm8k-dir", type=Path, help="folder with train.jsonl and test.jsonl")
-    parser.add_argument(
-        "--artifacts", type=Path, default=Path("artifacts"), help="where records go"
-    )
+    add_artifacts(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of what is simulated")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
     options = parser.parse_args(argv)
@@ -44,9 +49,7 @@ def status_command(argv: Sequence[str]) -> int:
     parser.add_argument(
         "subject", type=Path, nargs="?", help=f"a spec or a run's folder (default: {DEFAULT_SPEC})"
     )
-    parser.add_argument(
-        "--artifacts", type=Path, default=Path("artifacts"), help="where records are"
-    )
+    add_artifacts(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="look once, as without --watch")
     how.add_argument("--watch", action="store_true", help="follow the run until it ends")
@@ -88,6 +91,42 @@ def compare_command(argv: Sequence[str]) -> int:
     return exit_code(parts)
 
 
+def doctor_command(argv: Sequence[str]) -> int:
+    """Check this machine for SPEC: 0 ready, 1 something is wrong, 3 something is not known."""
+    from harness.doctor import closing_line, examine, exit_code
+
+    parser = command_parser("doctor", doctor_command.__doc__)
+    parser.add_argument("spec", type=Path, nargs="?", default=Path(DEFAULT_SPEC), help="experiment")
+    parser.add_argument("--service", choices=SERVICES, help="which service (default: the spec's)")
+    parser.add_argument("--gsm8k-dir", type=Path, help="folder with train.jsonl and test.jsonl")
+    add_artifacts(parser)
+    options = parser.parse_args(argv)
+    findings: list[Finding] = []
+    for finding in examine(
+        PACKAGE_ROOT,
+        options.spec,
+        options.artifacts,
+        service=options.service,
+        gsm8k_dir=options.gsm8k_dir,
+        environment=os.environ,
+    ):
+        print_lines(str(finding))
+        findings.append(finding)
+    print_lines(closing_line(findings))
+    return exit_code(findings)
+
+
+def template_command(argv: Sequence[str]) -> int:
+    """Print a valid spec to start from; then: edit, spec, plan, pin."""
+    from harness.template import template_document, template_text
+
+    parser = command_parser("template", template_command.__doc__)
+    parser.add_argument("--local", action="store_true", help="for the embedded service")
+    options = parser.parse_args(argv)
+    sys.stdout.write(template_text(template_document(PACKAGE_ROOT / "specs", local=options.local)))
+    return 0
+
+
 def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) -> HarnessSession:
     """Return a session that reads files only: nothing in it starts or contacts a service."""
     return HarnessSession(
@@ -97,6 +136,8 @@ def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) ->
 
 MORE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "compare": compare_command,
+    "doctor": doctor_command,
     "plan": plan_command,
     "status": status_command,
+    "template": template_command,
 }

@@ -23,6 +23,7 @@ from harness.store import read_jsonl
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 PINS_COPY_NAME = "spec.pins.json"
 SHOWN = 12
+EXPECTED_WORDS = "names, times, attempts, addresses, rounding"
 _UNREADABLE = (HarnessError, OSError, LookupError, TypeError, ValueError, AttributeError)
 _TIMED = ("seconds", "GPU-hours")
 """Words of the quantities of a gate that are clocks."""
@@ -247,9 +248,7 @@ def report_lines(first: Path, second: Path, parts: list[Part]) -> list[str]:
         for found in part.differences
         if found.kind == "expected"
     ]
-    lines.append(
-        f"expected to differ (names, times, attempts, addresses, rounding): {len(expected)} fields"
-    )
+    lines.append(f"expected to differ ({EXPECTED_WORDS}): {len(expected)} fields")
     counts = {
         word: sum(part.outcome is outcome for part in parts)
         for word, outcome in (
@@ -285,5 +284,5 @@ def _short(value: Any) -> str:
 
 
 def exit_code(parts: list[Part]) -> int:
-    """Return 0 when equal but for what is expected, 1 when different, 3 when something is unknown."""
+    """Return 0: equal but for what is expected, 1: different, 3: something is unknown."""
     return EXIT_CODES[combine(part.outcome for part in parts)]

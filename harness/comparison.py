@@ -1,8 +1,8 @@
 """Two JSON values or two lists of rows, field by field: what differs, and what must be expected to.
 
 Two runs of one content agree in every number but differ in names and clocks: run and session ids,
-addresses of checkpoints, attempts, seconds, the last bits of a sum. Those are listed apart. An id is recognised by its
-form and cut out of a text, so that the rest of the text is still compared.
+addresses of checkpoints, attempts, seconds, the last bits of a sum. Those are listed apart. An id
+is recognised by its form and cut out of a text, so that the rest of the text is still compared.
 """
 
 from __future__ import annotations

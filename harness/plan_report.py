@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.decision_rule import Criterion, Rule
 from harness.errors import DecisionError
-from harness.power import Chances, Contrast, Regions, chances, contrast_of, regions
+from harness.power import Contrast, Regions, chances, contrast_of, regions
 from harness.power_secondary import BETTING_RUNS, EXACT_ITEMS, SIMULATED_RUNS, Counts
 from harness.spec import LoadedSpec
 from harness.spec_model import ExperimentSpec
@@ -150,8 +150,8 @@ def plan_lines(document: dict[str, Any]) -> list[str]:
     lines += ["", "prompts used"]
     lines += [
         f"  {row['arm']}: {row['prompts']} prompts, {row['rollouts']} rollouts"
-        f" ({row['prompts_per_step']} prompts × {row['rollouts_per_prompt']} rollouts × {row['steps']}"
-        f" steps), {row['share_of_train_rows']:.1%} of the train rows"
+        f" ({row['prompts_per_step']} prompts × {row['rollouts_per_prompt']} rollouts"
+        f" × {row['steps']} steps), {row['share_of_train_rows']:.1%} of the train rows"
         for row in document["prompts"]
     ]
     return lines
@@ -162,8 +162,9 @@ def _criterion_lines(criterion: dict[str, Any]) -> list[str]:
         return [f"criterion {criterion['id']}: not computed: {criterion['not_computed']}"]
     fails = criterion["net_items_to_fail"]
     lines = [
-        f"criterion {criterion['id']}: {criterion['metric']}, margin {criterion['margin']:g}, half-width"
-        f" {criterion['half_width']:.7f}, difference needed {criterion['difference_needed']:+.4f}",
+        f"criterion {criterion['id']}: {criterion['metric']}, margin {criterion['margin']:g},"
+        f" half-width {criterion['half_width']:.7f},"
+        f" difference needed {criterion['difference_needed']:+.4f}",
         f"  smallest net item count that passes: {criterion['net_items_to_pass']};"
         f" largest that fails: {fails if fails is not None else 'none'}",
     ]

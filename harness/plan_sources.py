@@ -91,9 +91,10 @@ def _time_line(time: dict[str, Any]) -> str:
     if "not_measured" in time:
         return f"not measured: {time['not_measured']}"
     wall, hours = time["projected_wall_seconds"], time["projected_gpu_hours"]
+    used = "unknown" if hours is None else f"{hours:.3f}"
     return (
         f"{_seconds(wall)} of {time['budget_wall_seconds']:.0f} s wall clock,"
-        f" {'unknown' if hours is None else f'{hours:.3f}'} of {time['budget_gpu_hours']:g} GPU-hours;"
+        f" {used} of {time['budget_gpu_hours']:g} GPU-hours;"
         f" measured {time['measured_at'][:19]}, gate {time['outcome']}, now: {time['standing']}"
     )
 

@@ -103,7 +103,7 @@ def regions(contrast: Contrast, rule: Rule) -> Regions:
 
     def first(reached: Callable[[CriterionResult], bool]) -> int:
         counts = range(-contrast.draws, contrast.draws + 1)
-        at = bisect_left(counts, True, key=lambda net: reached(contrast.judged(net, rule.alpha)))
+        at = bisect_left(counts, 1, key=lambda net: int(reached(contrast.judged(net, rule.alpha))))
         return at - contrast.draws
 
     margin = contrast.criterion.margin

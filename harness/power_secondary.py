@@ -13,11 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import norm
 
 from harness.intervals import Array, betting_rejects, plug_in_bets
 from harness.power import Contrast
+
+Flags = npt.NDArray[np.bool_]
 
 EXACT_ITEMS = 2000
 """Up to here every pair of wins and losses is summed: two million terms."""
@@ -66,10 +69,10 @@ class Counts:
             weights_K = self._weights(p_win, p_loss)
             found, runs = self._verdicts, None
         else:
-            drawn = rng.multinomial(
-                self.contrast.items, [p_win, p_loss, 1 - discordance], size=SIMULATED_RUNS
-            )
-            found = verdicts(self.contrast, self.alpha, drawn[:, 0], drawn[:, 1])
+            shares = [p_win, p_loss, 1 - discordance]
+            drawn = rng.multinomial(self.contrast.items, shares, size=SIMULATED_RUNS)
+            wins_K, losses_K, _ = drawn.astype(np.float64).T
+            found = verdicts(self.contrast, self.alpha, wins_K, losses_K)
             weights_K, runs = np.full(SIMULATED_RUNS, 1 / SIMULATED_RUNS), SIMULATED_RUNS
         rows = [
             SecondaryChance(
@@ -125,7 +128,7 @@ def _log_multinomial(items: int, wins_K: Array, losses_K: Array) -> Array:
 
 def verdicts(
     contrast: Contrast, alpha: float, wins_K: Array, losses_K: Array
-) -> Mapping[str, tuple[Array, Array]]:
+) -> Mapping[str, tuple[Flags, Flags]]:
     """Return for each method which pairs put the lower bound above, or the upper below, the margin.
 
     The formulas of :mod:`harness.intervals` for many pairs at once; a test holds them together.
@@ -152,7 +155,7 @@ def verdicts(
     return found
 
 
-def _beyond(mean_K: Array, reach_K: Array, margin: float) -> tuple[Array, Array]:
+def _beyond(mean_K: Array, reach_K: Array, margin: float) -> tuple[Flags, Flags]:
     return mean_K - reach_K > margin, mean_K + reach_K < margin
 
 

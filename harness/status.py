@@ -141,7 +141,7 @@ def run_reader(folder: Path) -> Reader:
 
 
 def reader_for(subject: Path | None, session_of: Callable[[Path], HarnessSession]) -> Reader:
-    """Return the reader of what was named: a run's folder, a spec, or nothing (the default spec)."""
+    """Return the reader of what was named: a run's folder, or a spec (by default the local one)."""
     if subject is not None and (is_run(subject) or subject.is_dir()):
         return run_reader(subject)
     return spec_reader(session_of(subject or PACKAGE_ROOT / DEFAULT_SPEC))

@@ -138,7 +138,7 @@ def test_what_has_no_such_probabilities_is_refused() -> None:
         regions(contrast(9, upside_down), upside_down)
     rule = rule_of()
     one = contrast(9, rule)
-    with pytest.raises(DecisionError, match="discordance 0.05"):
+    with pytest.raises(DecisionError, match=r"discordance 0\.05"):
         chances(one, regions(one, rule), 0.1, 0.05)
 
 

@@ -1,4 +1,4 @@
-"""``status``: proven, stale and missing gates, where a run stands, the next command, and watching."""
+"""``status``: proven, stale and missing gates, where a run stands, what is next, watching."""
 
 from __future__ import annotations
 
