@@ -115,7 +115,8 @@ class HarnessSession:
                 "--arm names no arm of the spec",
                 expected=f"one of {sorted(known)}",
                 found=", ".join(unknown),
-                where=self.options.spec_path.name,
+                where=f"--arm, with {self.options.spec_path.name}",
+                fix="name an arm or an advantage mode, or leave --arm out for all of them",
             )
         wanted = set(self.options.arms) or known
         return tuple(arm.name for arm in arms if {arm.name, arm.advantage_mode} & wanted)
