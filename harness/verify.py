@@ -44,6 +44,7 @@ MALFORMED = (
 )
 """What a document of a wrong form raises when it is read as one of the right form."""
 _EXAMPLES = 5
+LONGEST_LINE = 200
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,17 @@ def _scores(evidence: Evidence) -> Check:
 
 def report_lines(checks: Sequence[Check]) -> list[str]:
     """Return one line a check and a last line with the sum of it."""
-    lines = [f"{check.outcome:7} {check.name}: {check.detail}" for check in checks]
+    lines = [_cut(f"{check.outcome:7} {check.name}: {check.detail}") for check in checks]
     counts = ", ".join(
         f"{sum(check.outcome is outcome for check in checks)} {outcome}" for outcome in Outcome
     )
     return [*lines, f"{len(checks)} checks: {counts}"]
+
+
+def _cut(line: str) -> str:
+    """Return a line that fits a terminal: a detail may be a whole document's refusal."""
+    one_line = " ".join(line.splitlines())
+    return one_line if len(one_line) <= LONGEST_LINE else f"{one_line[: LONGEST_LINE - 1]}…"
 
 
 def exit_code(checks: Sequence[Check]) -> int:
