@@ -101,7 +101,7 @@ def test_a_fault_before_broken_syntax_still_names_the_file() -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "said"),
     [
-        (("base_model",), "Qwen/Qwen3.5-2B", "base_model = \"Qwen/Qwen3.5-2B\": begins with"),
+        (("base_model",), "Qwen/Qwen3.5-2B", 'base_model = "Qwen/Qwen3.5-2B": begins with'),
         (("eval", "n_examples"), 1300, "eval.n_examples = 1300: 1319, the rows of test there are"),
         (("dataset", "n_examples"), 8000, "dataset.n_examples = 8000: 7473, the rows of train"),
     ],
