@@ -189,12 +189,15 @@ def _jsonl(path: Path) -> tuple[dict[str, Any], ...]:
 
 def _content(first: Path, second: Path) -> Iterator[Difference]:
     """Compare what the gates were bound to: files, versions, service."""
-    ours, theirs = (_relied_on(folder) for folder in (first, second))
-    bindings = [
-        {evidence.header["live_digest"]: evidence.header["binding"] for evidence in run.values()}
-        for run in (ours, theirs)
-    ]
-    yield from compare_values(*(list(binding.values()) for binding in bindings))
+    ours, theirs = (
+        [evidence.header["binding"] for evidence in _by_content(_relied_on(folder)).values()]
+        for folder in (first, second)
+    )
+    yield from compare_values(ours, theirs)
+
+
+def _by_content(relied: Mapping[str, SessionEvidence]) -> dict[str, SessionEvidence]:
+    return {evidence.header["live_digest"]: evidence for evidence in relied.values()}
 
 
 def _gates(first: Path, second: Path) -> Iterator[Difference]:

@@ -159,9 +159,7 @@ def pins_check(loaded: LoadedSpec, root: Path) -> Finding:
     except HarnessError as error:
         return Finding("fail", "pins", str(error))
     if obstacles:
-        return Finding(
-            "fail", "pins", "; ".join(obstacles), f"python -m harness pin {loaded.path.name}"
-        )
+        return Finding("fail", "pins", "; ".join(obstacles), f"python -m harness pin {loaded.path}")
     return Finding("ok", "pins", "the recorded revisions are the code's")
 
 

@@ -1,7 +1,7 @@
 """``docs/spec.md`` and ``docs/gates.md``, generated from the models and the catalogue.
 
-The second also names planted defects, which belong to the tests: ``python -m tests.reference_pages``
-writes both.
+The second also names planted defects, which belong to the tests, so that both are written by
+``python -m tests.reference_pages``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def spec_page() -> str:
         "# The experiment spec, field by field",
         "",
         f"Generated from harness/spec_model.py; renew with `{RENEW}`.",
-        "One strict JSON file under `specs/`: no duplicate key, no NaN. A field that is unknown is kept and named in a note;",
-        "one without a default is required. Rules that span fields are checked by",
+        "One strict JSON file under `specs/`: no duplicate key, no NaN. A field that is unknown is",
+        "kept and named in a note; one without a default is required. Rules that span fields are",
+        "checked by",
         "`python -m harness spec FILE`, which says what is wrong, where, and what is allowed.",
         "`python -m harness template` prints a spec to start from.",
     ]

@@ -27,7 +27,7 @@ MEANINGS: dict[str, str] = {
     "ExperimentSpec.decision_rule": "how the verdict follows from paired rows",
     "ExperimentSpec.budget": "what the run may cost",
     "ExperimentSpec.generation_audit": "for experiments that generate their training tasks",
-    "ExperimentSpec.feasibility_required": "whether a projection must fit the budget before training",
+    "ExperimentSpec.feasibility_required": "whether a projection must fit the budget first",
     "ExperimentSpec.feasibility": "kept and not read: the measured record is in the result",
     "ExperimentSpec.feasibility_check": "kept and not read",
     "ExperimentSpec.execution": "sampling, rendering and loss of all arms",

@@ -1,4 +1,4 @@
-"""Writes docs/spec.md and docs/gates.md, the latter with the planted defects each gate must catch."""
+"""Writes docs/spec.md and docs/gates.md, the latter with the defects that each gate must catch."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_changed_code_fails_the_pins(tmp_path: Path) -> None:
         stream.write("# reviewed again\n")
     finding = pins_check(LOCAL, tmp_path)
     assert finding.word == "fail"
-    assert finding.fix == "python -m harness pin local.json"
+    assert finding.fix == f"python -m harness pin {LOCAL.path}"
 
 
 def test_rows_are_counted_offline_and_unknown_where_they_need_a_network(tmp_path: Path) -> None:
