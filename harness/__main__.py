@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.command_line import command_parser
+from harness.commands import MORE_COMMANDS
 from harness.errors import MALFORMED, DocumentError, HarnessError, StoreError, UsageError
 from harness.output_guard import guard_output
 from harness.reading import bounded_lines, open_regular
@@ -56,8 +58,17 @@ def grade_command(argv: Sequence[str]) -> int:
 def _grade_stream(stream: BinaryIO, name: str = "") -> int:
     from harness.answers import grade_lines
 
+    count = 0
     for row in grade_lines(bounded_lines(stream, name), name):
         _print(json.dumps(row, allow_nan=False))
+        count += 1
+    if not count:
+        raise DocumentError(
+            "there is nothing to grade",
+            expected="at least one line of {text, gold, finished}",
+            found="an empty file",
+            fix="name a file with lines, or pipe some in",
+        )
     return 0
 
 
@@ -69,14 +80,19 @@ def serve_command(argv: Sequence[str]) -> int:
 
 
 def result_command(argv: Sequence[str]) -> int:
-    """Print a run's current result document as one line, RESULT {...}."""
+    """Print a run's current result document as one line, RESULT {...}, or one value of it."""
     from harness.result import read_result, result_line
+    from harness.result_field import field_text
 
     parser = _parser("result", result_command)
     parser.add_argument(
         "run", type=Path, nargs="?", default=Path("artifacts/runs/local/latest"), help="run folder"
     )
-    path = parser.parse_args(argv).run / "result.json"
+    parser.add_argument(
+        "--field", metavar="PATH", help="only this value, such as metrics.arms.ARM.accuracy"
+    )
+    options = parser.parse_args(argv)
+    path = options.run / "result.json"
     if not path.is_file():
         raise UsageError(
             "there is no result to print",
@@ -85,7 +101,11 @@ def result_command(argv: Sequence[str]) -> int:
             where=str(path),
             fix="make demo, or name another run",
         )
-    _print(result_line(read_result(path)))
+    document = read_result(path)
+    if options.field:
+        _print(field_text(document.to_json(), options.field))
+    else:
+        _print(result_line(document))
     return 0
 
 
@@ -118,12 +138,21 @@ def bundle_command(argv: Sequence[str]) -> int:
     from harness.bundle import collect, report_lines, status_of, write_bundle
     from harness.plan import read_plan
     from harness.redact import Redactor
+    from harness.run_state import is_run
     from harness.session import PACKAGE_ROOT
 
     parser = _parser("bundle", bundle_command)
     parser.add_argument("run", type=Path, help="a run's folder")
     parser.add_argument("out", type=Path, help="a folder that does not exist yet")
     options = parser.parse_args(argv)
+    if not is_run(options.run):
+        raise UsageError(
+            "there is no run to bundle",
+            expected="a run's folder, with its plan.json",
+            found="a folder without it" if options.run.is_dir() else "nothing",
+            where=str(options.run),
+            fix="make demo, or name another run",
+        )
     run = read_plan(options.run.resolve(), None)
     bundle = collect(run, PACKAGE_ROOT, Redactor.from_environment(os.environ))
     write_bundle(bundle, options.out)
@@ -150,11 +179,12 @@ COMMANDS: dict[str, Command] = {
     "result": result_command,
     "serve": serve_command,
     "verify": verify_command,
+    **MORE_COMMANDS,
 }
 
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=f"python -m harness {name}", description=command.__doc__)
+    return command_parser(name, command.__doc__)
 
 
 def _print(*lines: str) -> None:

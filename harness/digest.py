@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.errors import DocumentError
+from harness.json_place import fault_path
 from harness.reading import MAX_DOCUMENT_BYTES, open_regular
 
 MAX_DEPTH = 64
@@ -82,6 +83,7 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
     Raises:
         DocumentError: naming the place and the rule that was broken.
     """
+    decoded = _decode(text, where)
     hooks = _StrictHooks(where)
     decoded = _decode(text, where)
     try:
@@ -92,17 +94,30 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
             parse_int=hooks.finite_int,
             object_pairs_hook=hooks.unique_keys,
         )
-    except DocumentError:
-        raise
+    except DocumentError as error:
+        raise _placed(error, decoded) from None
     except (ValueError, RecursionError) as error:
         raise DocumentError(
             "the document is not strict JSON",
             expected="one JSON value",
             found=str(error) or "nesting too deep to parse",
             where=where,
+            fix="correct the document there",
         ) from error
     _check_levels(value, where, texts=_SURROGATE.search(decoded) is not None)
     return value
+
+
+def _placed(error: DocumentError, text: str) -> DocumentError:
+    """Return the refusal with the field path, where the rest of the text can be parsed."""
+    try:
+        path = fault_path(text)
+    except (ValueError, RecursionError):
+        path = ""
+    where = f"{error.where}, field {path}" if path else error.where
+    return DocumentError(
+        error.problem, expected=error.expected, found=error.found, where=where, fix=error.fix
+    )
 
 
 def _decode(text: str | bytes, where: str) -> str:
@@ -139,6 +154,7 @@ class _StrictHooks:
             expected="a finite number",
             found=name,
             where=self.where,
+            fix="write a finite number, or null where the field may be null",
         )
 
     def finite_float(self, literal: str) -> float:
@@ -161,6 +177,7 @@ class _StrictHooks:
                     expected="each key once",
                     found=f"{key[:80]!r} again",
                     where=self.where,
+                    fix="remove one of the two",
                 )
             seen[key] = value
         return seen

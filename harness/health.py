@@ -7,6 +7,7 @@ The only requests of our own: the SDK needs five minutes to notice that nobody a
 from __future__ import annotations
 
 import http.client
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,10 +23,40 @@ _NOBODY_BEHIND = frozenset({502, 504})
 
 
 def public_address(base_url: str) -> str:
-    """Return the address without what may be secret in it: user, password, query, fragment."""
-    parts = urllib.parse.urlsplit(base_url)
+    """Return the address without what may be secret in it: user, password, query, fragment.
+
+    Raises:
+        ServiceError: for a text that is no address, which stays out of the message: a key may
+            have been pasted there.
+    """
+    try:
+        parts = urllib.parse.urlsplit(base_url)
+    except ValueError:
+        raise _no_address() from None
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+
+
+def require_address(base_url: str) -> str:
+    """Return the public form of an address that can be asked: a scheme of the web and a host.
+
+    Raises:
+        ServiceError: as for :func:`public_address`.
+    """
+    address = public_address(base_url)
+    if not re.match(r"https?://[^/]", address):
+        raise _no_address()
+    return address
+
+
+def _no_address() -> ServiceError:
+    return ServiceError(
+        "TINKER_BASE_URL is no address",
+        expected="http://HOST:PORT or https://HOST",
+        found="a text that is none",
+        where="environment",
+        fix="correct TINKER_BASE_URL",
+    )
 
 
 def require_health(base_url: str) -> None:
@@ -59,7 +90,7 @@ def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
     Raises:
         ServiceError: naming the address, without credentials, and what went wrong.
     """
-    address = public_address(base_url)
+    address = require_address(base_url)
     url = f"{address}/api/v1/{path}"
     request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
     try:

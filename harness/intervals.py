@@ -184,8 +184,10 @@ def hedged_betting(
     low, high = effect_range
     unit_T = (np.asarray(effects, dtype=np.float64) - low) / (high - low)
     bets_T = plug_in_bets(unit_T, alpha)
-    lower = _root(lambda m: _ruins(unit_T, bets_T, m, alpha), 0.0, _accepted(unit_T, 1.0))
-    upper = _root(lambda m: _ruins(1 - unit_T, bets_T, 1 - m, alpha), 1.0, _accepted(unit_T, 0.0))
+    lower = _root(lambda m: betting_rejects(unit_T, bets_T, m, alpha), 0.0, _accepted(unit_T, 1.0))
+    upper = _root(
+        lambda m: betting_rejects(1 - unit_T, bets_T, 1 - m, alpha), 1.0, _accepted(unit_T, 0.0)
+    )
     return low + (high - low) * lower, low + (high - low) * upper
 
 
@@ -206,7 +208,7 @@ def plug_in_bets(unit_T: Array, alpha: float) -> Array:
     return np.sqrt(2 * math.log(2 / alpha) / (before_T * t * np.log(t + 1)))
 
 
-def _ruins(unit_T: Array, bets_T: Array, mean: float, alpha: float) -> bool:
+def betting_rejects(unit_T: Array, bets_T: Array, mean: float, alpha: float) -> bool:
     """Return whether betting that the mean exceeds ``mean`` ever turns 1/2 into 1/alpha."""
     capped_T = np.minimum(bets_T, _BET_CAP / mean) if mean > 0 else bets_T
     log_wealth_T = np.cumsum(np.log1p(capped_T * (unit_T - mean)))

@@ -191,12 +191,12 @@ def record_pins(spec_path: Path, root: Path) -> Path:
         StoreError: when the file cannot be written.
     """
     # Imported here because loading a spec reads its pins, so harness.spec imports this module.
-    from harness.spec import parse_spec
+    from harness.spec import parse_spec, read_spec_document
     from harness.store import write_json_atomic
 
-    document = parse_json(_content(spec_path), where=str(spec_path))
+    spec = parse_spec(read_spec_document(spec_path), where=str(spec_path))
     pins = current_pins(root)
-    resolve_pins(parse_spec(document, where=str(spec_path)), pins)
+    resolve_pins(spec, pins)
     write_json_atomic(pins_path(spec_path), pins.model_dump())
     return pins_path(spec_path)
 

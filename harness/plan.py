@@ -19,18 +19,22 @@ from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
 from harness.reading import read_regular
 from harness.rollout_seeds import SEED_RULE
+from harness.run_files import (
+    GATES_FOLDER,
+    INITIAL_ADAPTER,
+    INITIAL_NAME,
+    PLAN_NAME,
+    SPEC_COPY_NAME,
+)
 from harness.similarity import similarity_parameters
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
-PLAN_NAME = "plan.json"
+__all__ = ["GATES_FOLDER", "INITIAL_NAME", "PLAN_NAME", "SPEC_COPY_NAME", "PlannedRun"]
+__all__ += ["PLAN_VERSION", "effective_config", "make_plan", "parse_plan", "read_plan"]
+
 PLAN_VERSION = 1
 """Of all of a run's records; raised when an older harness could misread them."""
-SPEC_COPY_NAME = "spec.json"
-INITIAL_NAME = "initial.json"
-INITIAL_ADAPTER = "initial_adapter"
-GATES_FOLDER = "gates"
-"""Where a run keeps the evidence of the gates it relied on."""
 
 
 def effective_config(spec: ExperimentSpec, arm: Arm) -> dict[str, Any]:

@@ -44,16 +44,26 @@ MARKERS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the experiment's options, in a group of their own."""
     group = parser.getgroup("rl comparison", "paired RL comparisons")
-    group.addoption("--spec", metavar="PATH", default=DEFAULT_SPEC, help="experiment spec")
+    group.addoption(
+        "--spec",
+        metavar="PATH",
+        default=DEFAULT_SPEC,
+        help=f"experiment spec (default: {DEFAULT_SPEC})",
+    )
     group.addoption("--service", metavar="NAME", help="embedded or url (default: the spec's own)")
     group.addoption(
         "--arm",
         metavar="ARM",
         action="append",
         default=[],
-        help="only this arm, by name or advantage mode; may be repeated",
+        help="only this arm, by name or advantage mode; may be repeated (default: all)",
     )
-    group.addoption("--artifacts", metavar="DIR", default="artifacts", help="where records go")
+    group.addoption(
+        "--artifacts",
+        metavar="DIR",
+        default="artifacts",
+        help="where records go (default: artifacts)",
+    )
     group.addoption("--gsm8k-dir", metavar="DIR", help="folder with train.jsonl and test.jsonl")
     group.addoption("--fresh", action="store_true", help="start a new run, finished or not")
 
@@ -198,6 +208,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         session.start_gate(gate_id)
         if item.get_closest_marker("live") and (failed := session.failed_offline()):
             pytest.skip(f"not run: {', '.join(failed)} not proven offline; no service contacted")
+        if item.get_closest_marker("live") and session.unreachable:
+            pytest.skip(f"not run: {session.unreachable}")
     elif item.get_closest_marker("full") and (obstacles := session.obstacles()):
         reason = f"blocked, {'; '.join(obstacles)}. Unblock: pytest -m preflight"
         session.blocked.append(f"{item.name}: {reason}")

@@ -14,13 +14,13 @@ from typing import Any
 
 from harness.digest import sha256_file
 from harness.errors import ServiceError, UsageError
-from harness.health import public_address, require_health
+from harness.health import public_address, require_address, require_health
 from harness.local_service.process import EmbeddedService, start_service
 from harness.spec_model import ExperimentSpec
 
 SERVICES = ("embedded", "url")
-_URL_VARIABLES = ("TINKER_BASE_URL", "TINKER_API_KEY")
-_MODEL_DIR = Path(__file__).parent / "local_service" / "model"
+URL_VARIABLES = ("TINKER_BASE_URL", "TINKER_API_KEY")
+MODEL_DIR = Path(__file__).parent / "local_service" / "model"
 
 
 def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
@@ -29,6 +29,7 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
     Raises:
         UsageError: for an unknown name, variables missing for a service asked for by name, or the
             embedded service with a spec that does not describe its model.
+        ServiceError: for a TINKER_BASE_URL that is to be used and is no address.
     """
     name = asked or ("embedded" if spec.embedded else "url")
     if name not in SERVICES:
@@ -50,17 +51,19 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
     if asked == "url" and missing_variables():
         raise UsageError(
             "the service's variables are not set",
-            expected=" and ".join(_URL_VARIABLES),
+            expected=" and ".join(URL_VARIABLES),
             found=f"missing: {', '.join(missing_variables())}",
             where="environment",
             fix="set them, or use specs/local.json, which needs none",
         )
+    if name == "url" and (address := os.environ.get("TINKER_BASE_URL")):
+        require_address(address)
     return name
 
 
 def missing_variables() -> list[str]:
     """Return the variables of the url service that are not set."""
-    return [name for name in _URL_VARIABLES if not os.environ.get(name)]
+    return [name for name in URL_VARIABLES if not os.environ.get(name)]
 
 
 def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
 
 
 def _model_sha256() -> str:
-    path = _MODEL_DIR / "model.safetensors"
+    path = MODEL_DIR / "model.safetensors"
     return sha256_file(path) if path.is_file() else "missing: run make local-model"
 
 
@@ -129,12 +132,12 @@ class ServiceAccess:
         if missing := missing_variables():
             raise ServiceError(
                 "the environment does not say which service to use",
-                expected=" and ".join(_URL_VARIABLES),
+                expected=" and ".join(URL_VARIABLES),
                 found=f"missing: {', '.join(missing)}",
                 fix="set them; specs/local.json needs none",
             )
         require_health(os.environ["TINKER_BASE_URL"])
-        values = {name: os.environ[name] for name in _URL_VARIABLES}
+        values = {name: os.environ[name] for name in URL_VARIABLES}
         return {**values, "TINKER_TELEMETRY": "0"}
 
     def _start(self) -> EmbeddedService:

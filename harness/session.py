@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import ServiceError, UsageError
 from harness.gates.binding import Binding, bind, git_state
 from harness.gates.catalog import gate_entry, required_gate_ids
 from harness.gates.evidence import EvidenceWriter, read_history
@@ -98,6 +98,17 @@ class HarnessSession:
         folder = self.options.artifacts / "service" / self.loaded.name
         return ServiceAccess(self.service_name, self.loaded.spec, folder)
 
+    @cached_property
+    def unreachable(self) -> str:
+        """Why a service that is named by its address does not answer, asked once; else ""."""
+        if self.service_name != "url":
+            return ""
+        try:
+            self.service.environment()
+        except ServiceError as error:
+            return str(error)
+        return ""
+
     def binding(self) -> Binding:
         """Measure the content that gates are bound to, now."""
         identity = service_identity(self.service_name, self.loaded.spec)
@@ -124,7 +135,8 @@ class HarnessSession:
                 "--arm names no arm of the spec",
                 expected=f"one of {sorted(known)}",
                 found=", ".join(unknown),
-                where=self.options.spec_path.name,
+                where=f"--arm, with {self.options.spec_path.name}",
+                fix="name an arm or an advantage mode, or leave --arm out for all of them",
             )
         wanted = set(self.options.arms) or known
         return tuple(name for name, called in words.items() if called & wanted)

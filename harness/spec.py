@@ -24,6 +24,7 @@ from harness.reading import read_regular
 from harness.spec_model import Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, SpecPart, Violation, shown
 from harness.spec_rules import resolve_roles, violations
+from harness.spec_spelling import did_you_mean, misspelt, unknown_fields
 
 __all__ = ["ExperimentSpec", "LoadedSpec", "describe", "load_spec", "parse_spec"]
 
@@ -57,7 +58,7 @@ def load_spec(path: Path) -> LoadedSpec:
     Raises:
         SpecError: naming every field that is wrong, its value and what is allowed.
     """
-    raw = _read(path)
+    raw = read_spec_document(path)
     spec = parse_spec(raw, where=str(path))
     pins = load_pins(path)
     return LoadedSpec(
@@ -93,7 +94,7 @@ def parse_spec(raw: Any, *, where: str) -> ExperimentSpec:
 
     broken = violations(spec, modes=MODES, similarities=SIMILARITIES)
     if broken:
-        raise _refusal(broken, where)
+        raise _refusal(broken, where, misspelt(spec))
     return spec
 
 
@@ -160,12 +161,21 @@ def _criterion_line(spec: ExperimentSpec, criterion: Criterion) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_spec_document(path: Path) -> dict[str, Any]:
+    """Return a spec file's JSON object, unchecked but for strictness.
+
+    Raises:
+        SpecError: naming the file, and what is wrong with it.
+    """
     try:
         raw = parse_json(read_regular(path, follow=True), where=str(path))
     except DocumentError as error:
         raise SpecError(
-            error.problem, expected=error.expected, found=error.found, where=error.where
+            error.problem,
+            expected=error.expected,
+            found=error.found,
+            where=error.where,
+            fix=error.fix or "correct the spec",
         ) from error
     except StoreError as error:
         raise SpecError(
@@ -180,9 +190,9 @@ def _read(path: Path) -> dict[str, Any]:
     return raw
 
 
-def _refusal(found: Sequence[Violation], where: str) -> SpecError:
+def _refusal(found: Sequence[Violation], where: str, hints: Sequence[str] = ()) -> SpecError:
     rules = "1 rule" if len(found) == 1 else f"{len(found)} rules"
-    lines = "".join(f"\n  {violation}" for violation in found)
+    lines = "".join(f"\n  {line}" for line in (*found, *hints))
     return SpecError(f"{where}: the spec breaks {rules} of contract §1{lines}")
 
 
@@ -199,7 +209,19 @@ def _violation(detail: ErrorDetails, raw: Any) -> Violation:
             continue
         here = _child(here, key)
     value = ABSENT if detail["type"] == "missing" else here
-    return Violation(path or "$", value, detail["msg"][:1].lower() + detail["msg"][1:])
+    said = detail["msg"][:1].lower() + detail["msg"][1:]
+    if detail["type"] == "missing":
+        said += did_you_mean(str(detail["loc"][-1]), _parent(detail["loc"], raw))
+    return Violation(path or "$", value, said)
+
+
+def _parent(loc: Sequence[int | str], raw: Any) -> Any:
+    """Return the object that a field is missing from; union tags lead nowhere and are left out."""
+    here = raw
+    for key in loc[:-1]:
+        inside = isinstance(here, dict) and key in here
+        here = _child(here, key) if inside or isinstance(here, list) else here
+    return here
 
 
 def _child(container: Any, key: int | str) -> Any:
@@ -209,29 +231,15 @@ def _child(container: Any, key: int | str) -> Any:
 
 
 def _notes(spec: ExperimentSpec, pins: Pins | None) -> Iterator[str]:
-    for path, value in _unknown_fields(spec, ""):
+    for path, value in unknown_fields(spec):
         yield f"unknown field kept: {path} = {shown(value)}"
+    yield from misspelt(spec)
     yield from _default_notes(spec)
     yield from _feature_notes(spec)
     yield from _seed_notes(spec)
     for path in resolve_pins(spec, pins):
         if path.status == "unresolved":
             yield f"correctness path {path.path_id} is unresolved: no arm may train until it is"
-
-
-def _unknown_fields(part: SpecPart, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in (part.model_extra or {}).items():
-        yield prefix + name, value
-    for name in type(part).model_fields:
-        yield from _unknown_within(getattr(part, name), prefix + name)
-
-
-def _unknown_within(value: Any, at: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, SpecPart):
-        yield from _unknown_fields(value, f"{at}.")
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _unknown_within(item, f"{at}[{index}]")
 
 
 def _default_notes(spec: ExperimentSpec) -> Iterator[str]:

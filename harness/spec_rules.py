@@ -14,11 +14,14 @@ from itertools import chain
 
 from harness.advantage_domain import DOMAINS, outside
 from harness.errors import SpecError
+from harness.local_service.task import SPLIT_SIZES
 from harness.spec_model import Arm, Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, Violation, repeated
 from harness.spec_preflight_rules import preflight_violations
 from harness.spec_revision import revision_violations
 
+EMBEDDED_ROWS = "embedded:"
+"""Data sets that are generated, in sizes that are fixed."""
 EMBEDDED_PREFIX = "embedded/"
 """Base models whose bytes the spec itself must pin."""
 SCORED_METRICS = ("accuracy",)
@@ -201,3 +204,21 @@ def _execution_rules(spec: ExperimentSpec) -> Iterator[Violation]:
         )
     if spec.base_model.startswith(EMBEDDED_PREFIX) and spec.embedded is None:
         yield Violation("embedded", ABSENT, f"base_model {spec.base_model!r} needs this object")
+    if spec.embedded is not None and not spec.base_model.startswith(EMBEDDED_PREFIX):
+        yield Violation(
+            "base_model",
+            spec.base_model,
+            f"begins with {EMBEDDED_PREFIX!r} where the spec has an embedded section",
+        )
+    if spec.dataset.hf_path.startswith(EMBEDDED_ROWS):
+        yield from _generated_row_rules(spec)
+
+
+def _generated_row_rules(spec: ExperimentSpec) -> Iterator[Violation]:
+    """The sizes of generated data are known before any row is."""
+    for path, planned, split in (
+        ("dataset.n_examples", spec.dataset.n_examples, "train"),
+        ("eval.n_examples", spec.eval.n_examples, "test"),
+    ):
+        if planned != SPLIT_SIZES[split]:
+            yield Violation(path, planned, f"{SPLIT_SIZES[split]}, the rows of {split} there are")

@@ -35,6 +35,7 @@ from harness.verify_training import checkpoints_check, training_checks
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 _EXAMPLES = 5
+LONGEST_LINE = 200
 
 
 @dataclass(frozen=True)
@@ -192,11 +193,17 @@ def _scores(evidence: Evidence) -> Check:
 
 def report_lines(checks: Sequence[Check]) -> list[str]:
     """Return one line a check and a last line with the sum of it."""
-    lines = [f"{check.outcome:7} {check.name}: {check.detail}" for check in checks]
+    lines = [_cut(f"{check.outcome:7} {check.name}: {check.detail}") for check in checks]
     counts = ", ".join(
         f"{sum(check.outcome is outcome for check in checks)} {outcome}" for outcome in Outcome
     )
     return [*lines, f"{len(checks)} checks: {counts}"]
+
+
+def _cut(line: str) -> str:
+    """Return a line that fits a terminal: a detail may be a whole document's refusal."""
+    one_line = " ".join(line.splitlines())
+    return one_line if len(one_line) <= LONGEST_LINE else f"{one_line[: LONGEST_LINE - 1]}…"
 
 
 def exit_code(checks: Sequence[Check]) -> int:

@@ -26,8 +26,9 @@ def gate_checks(run: PlannedRun, result: ResultDocument) -> list[Check]:
     sessions = {session.name.removesuffix(".jsonl"): session for session in history}
     required = required_gate_ids(run.spec)
     gates = [_gate(run, gate_id, sessions) for gate_id in required]
+    files = [failed("gate evidence", session.broken) for session in history if session.broken]
     sections = [gate_id for gate_id in SECTION_OF_GATE if gate_id in required]
-    return [*gates, *(_section(run, result, gate_id, sessions) for gate_id in sections)]
+    return [*files, *gates, *(_section(run, result, gate_id, sessions) for gate_id in sections)]
 
 
 def _gate(run: PlannedRun, gate_id: str, sessions: Sessions) -> Check:
@@ -36,7 +37,8 @@ def _gate(run: PlannedRun, gate_id: str, sessions: Sessions) -> Check:
     if session is None:
         return unknown(name, "the run keeps no evidence of it")
     if session.broken:
-        return failed(name, session.broken)
+        # The file itself is named once, as a failed check of its own.
+        return unknown(name, f"its evidence {session.name} is refused")
     if fault := _binding_fault(run, session, live=gate_entry(gate_id).live):
         return failed(name, fault)
     records = _records(session, gate_id)

@@ -36,10 +36,12 @@ class GateEntry:
 
 
 def _always(spec: ExperimentSpec) -> bool:  # noqa: ARG001 - the catalogue's common signature
+    """Every spec."""
     return True
 
 
 def _activation(spec: ExperimentSpec) -> bool:
+    """Specs whose activation_gate is applicable."""
     return spec.activation_gate.applicable
 
 
@@ -48,18 +50,22 @@ def _has_gs1(spec: ExperimentSpec) -> bool:
 
 
 def _dry_activation(spec: ExperimentSpec) -> bool:
+    """Specs whose activation_gate is applicable and that have a gs1 arm."""
     return _activation(spec) and _has_gs1(spec)
 
 
 def _restoration(spec: ExperimentSpec) -> bool:
+    """Specs whose restoration_preflight is applicable."""
     return spec.restoration_preflight.applicable
 
 
 def _correctness(spec: ExperimentSpec) -> bool:
+    """Specs whose correctness_preflight is required."""
     return spec.correctness_preflight.required
 
 
 def _feasibility(spec: ExperimentSpec) -> bool:
+    """Specs with feasibility_required."""
     return spec.feasibility_required
 
 

@@ -6,7 +6,6 @@ with start_service(data_dir) as service:
 
 from __future__ import annotations
 
-import argparse
 import os
 import queue
 import secrets
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from harness.command_line import command_parser
 from harness.digest import parse_json
 from harness.errors import DocumentError, ServiceError
 from harness.secrets_out import add_secret
@@ -217,14 +217,16 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 def serve_by_hand(argv: Sequence[str]) -> int:
     """``python -m harness serve``: start, say how to point a client here, stay until Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness serve", description=serve_by_hand.__doc__
+    parser = command_parser("serve", serve_by_hand.__doc__)
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("artifacts/service"), help="checkpoints and log"
     )
-    parser.add_argument("--data-dir", type=Path, default=Path("artifacts/service"))
-    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model-dir", type=Path, default=None)
-    parser.add_argument("--base-model", default=None)
+    parser.add_argument(
+        "--dtype", choices=["float32", "float64"], default="float32", help="arithmetic of training"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="feeds sampling that brings no seed")
+    parser.add_argument("--model-dir", type=Path, help="Hugging Face folder (default: shipped)")
+    parser.add_argument("--base-model", help="name to serve it as (default: its own)")
     options = vars(parser.parse_args(list(argv)))
     with start_service(options.pop("data_dir"), **options) as service:
         sys.stdout.write(instructions(service))

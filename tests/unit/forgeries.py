@@ -227,7 +227,7 @@ FORGERIES: list[tuple[Forgery, str]] = [
     (edit_adapter, f"start {GS1}"),
     (edit_start, "provenance"),
     (add_a_seed, "readable"),
-    (edit_measure, "gate advantage_properties"),
+    (edit_measure, "gate evidence"),
     (edit_measure_and_chain, "gate dry_activation"),
     (edit_section, "activation_calibration"),
     (edit_usage, "feasibility"),

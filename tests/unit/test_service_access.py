@@ -254,7 +254,7 @@ def test_a_model_other_than_the_specs_is_refused(
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"other weights")
-    monkeypatch.setattr(service_access, "_MODEL_DIR", model)
+    monkeypatch.setattr(service_access, "MODEL_DIR", model)
     with pytest.raises(ServiceError, match=r"embedded\.base_model_sha256.*revised spec"):
         ServiceAccess("embedded", LOCAL_SPEC, tmp_path).environment()
     assert fake.started == []
@@ -263,7 +263,7 @@ def test_a_model_other_than_the_specs_is_refused(
 def test_a_missing_model_is_refused(
     fake: type[FakeService], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_access, "_MODEL_DIR", tmp_path)
+    monkeypatch.setattr(service_access, "MODEL_DIR", tmp_path)
     with pytest.raises(ServiceError, match="missing: run make local-model"):
         ServiceAccess("embedded", LOCAL_SPEC, tmp_path).environment()
     assert fake.started == []
