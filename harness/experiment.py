@@ -25,6 +25,8 @@ from harness.gates.binding import git_state
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, SPEC_COPY_NAME, PlannedRun, make_plan, read_plan
 from harness.problems import load_problems
+from harness.report import HTML_NAME
+from harness.report_files import draw_into
 from harness.result import ResultDocument, publish, read_result, result_line
 from harness.service import create_initial_state
 from harness.session import HarnessSession
@@ -254,8 +256,14 @@ class Experiment:
         started_s = time.monotonic()
         document = decide_run(self.run, read_result(self.result_path), self.session.standings())
         publish(self.result_path, document)
-        enter_all(self.run.folder)
-        self.session.report(f"manifest sealed: {seal(self.run.folder)}")
+        try:
+            draw_into(
+                self.run.folder, self.session.options.gsm8k_dir, self.session.options.artifacts
+            )
+        finally:
+            # A report that cannot be drawn fails the session; the evidence is sealed all the same.
+            enter_all(self.run.folder)
+            self.session.report(f"manifest sealed: {seal(self.run.folder)}")
         self.stage_seconds["decision"] = time.monotonic() - started_s
         return document
 
@@ -268,6 +276,8 @@ class Experiment:
         lines.append(document.summary)
         if document.verdict is not None:
             lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+        if (self.run.folder / HTML_NAME).exists():
+            lines.append(f"report: {self.run.folder / HTML_NAME}")
         lines.append(f"files: {self.run.folder}")
         return lines
 

@@ -31,6 +31,7 @@ from harness.gates.verdict import Outcome
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, PlannedRun, effective_config, read_plan
 from harness.problems import Problem
+from harness.report_files import draw_into
 from harness.result import ResultDocument, publish
 from harness.service import adapter_digest, register_model_tokenizer
 from harness.spec_model import Arm
@@ -66,6 +67,7 @@ def complete_run(folder: Path) -> PlannedRun:
         else:
             document = document.with_metrics(numbers, arm=name).arm_completed(name)
     publish(planned.folder / "result.json", decide_run(planned, document, standings))
+    draw_into(planned.folder, planned.gsm8k_dir, folder)
     reseal(planned.folder)
     return planned
 
