@@ -78,7 +78,7 @@ class _Plan:
     name: str
     alt: str
     draw: Callable[[Axes], None]
-    width: float = 7.0
+    width: float = 5.2
     height: float = 2.6
 
     def drawing(self, *, drawn: bool) -> Drawing:
@@ -138,6 +138,8 @@ def _criterion_figure(criterion: CriterionReport) -> _Plan:
         for at, (_, lower, upper) in enumerate(others, start=1):
             axes.plot([lower, upper], [at, at], color=MUTED, linewidth=1.5)
         _rows(axes, names)
+        for label in axes.get_yticklabels()[1:]:
+            label.set_color(MUTED)
         axes.set_xlim(min(ends) - spare, max(ends) + spare)
         axes.set_xlabel(f"{criterion.metric}: treatment against baseline")
         axes.set_title(f"{criterion.id}; shaded: below the margin {criterion.margin:g}", loc="left")
@@ -231,5 +233,5 @@ def _element(document: str, name: str) -> str:
         svg = svg.replace(placeholder, f"var({variable})")
     width = re.search(r'width="([\d.]+)pt"', svg)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
-    size = f' style="max-width: {width[1]}pt"' if width else ""
+    size = f' style="max-width: {1.4 * float(width[1]):g}pt"' if width else ""
     return svg.replace("<svg", f'<svg aria-hidden="true" focusable="false"{size}', 1)

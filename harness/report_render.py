@@ -106,6 +106,11 @@ def number(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
+def score(value: float) -> str:
+    """Return a score or a half-width to four decimals."""
+    return f"{value:.4f}"
+
+
 def signed(value: float | None) -> str:
     """Return an effect to four decimals, with its sign."""
     return "none" if value is None else f"{value:+.4f}"
@@ -163,6 +168,7 @@ def fenced(text: str) -> str:
 
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number,
+    "score": score,
     "signed": signed,
     "signed_short": signed_short,
     "measured": measured,

@@ -21,11 +21,11 @@ from harness.decision import item_effects
 from harness.decision_rule import Rule
 from harness.digest import parse_json
 from harness.errors import HarnessError
+from harness.evaluation_record import BASE_ARM
 from harness.observations import read_observations
 from harness.plan import PlannedRun, read_plan
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
-from harness.run_scores import scored_rows
 from harness.spec_rules import ArmRoles, resolve_roles
 from harness.store import TornLineError, read_jsonl
 
@@ -135,7 +135,17 @@ def read_source(folder: Path, gsm8k_dir: Path | None, redactor: Redactor) -> Sou
     path = folder / DECISION_NAME
     decision = parse_json(path.read_bytes(), where=DECISION_NAME) if path.exists() else None
     result = read_result(folder / RESULT_NAME)
-    return Source(run, result, decision, scored_rows(run), redactor)
+    return Source(run, result, decision, _predictions(run), redactor)
+
+
+def _predictions(run: PlannedRun) -> dict[str, list[Row]]:
+    """Return the rows by arm: a row says itself whose it is, whatever file it is in."""
+    names = (BASE_ARM, *(arm.name for arm in run.spec.arms))
+    found: dict[str, list[Row]] = {name: [] for name in names}
+    for path in sorted((run.folder / "predictions").glob("*.jsonl")):
+        for row in read_jsonl(path):
+            found.setdefault(row["arm"], []).append(row)
+    return {arm: rows for arm, rows in found.items() if rows}
 
 
 def well_formed(text: str) -> str:

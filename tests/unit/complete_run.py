@@ -31,6 +31,7 @@ from harness.gates.verdict import Outcome
 from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, PlannedRun, effective_config, read_plan
 from harness.problems import Problem
+from harness.report import REPORT_NAMES
 from harness.report_files import draw_into
 from harness.result import ResultDocument, publish
 from harness.service import adapter_digest, register_model_tokenizer
@@ -77,6 +78,13 @@ def reseal(folder: Path) -> None:
     (folder / "manifest.jsonl").unlink(missing_ok=True)
     enter_all(folder)
     seal(folder)
+
+
+def redraw(folder: Path) -> None:
+    """Draw a copy's report anew after its records were changed."""
+    for name in REPORT_NAMES:
+        (folder / name).unlink()
+    draw_into(folder, folder.parent / "rows", folder.parent)
 
 
 def prove_gates(planned: PlannedRun) -> dict[str, Standing]:

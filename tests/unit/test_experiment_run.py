@@ -87,7 +87,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         steps = int(rest[rest.index("--steps") + 1]) if "--steps" in rest else 2
         done = arm_folder(run.folder, arm) / "done.json"
         done.parent.mkdir(parents=True, exist_ok=True)
-        done.write_text(json.dumps({"steps": steps, "attempt": 1}))
+        done.write_text(json.dumps({"steps": steps, "attempt": 1, "sampler_uri": "final"}))
         start = {"arm": arm, **START}
         (done.parent / "attempt-01").mkdir(exist_ok=True)
         (done.parent / "attempt-01" / "start.json").write_text(json.dumps(start))
