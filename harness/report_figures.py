@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -80,6 +80,7 @@ class _Plan:
     draw: Callable[[Axes], None]
     width: float = 5.2
     height: float = 2.6
+    layout: Literal["constrained", "none"] = "constrained"
 
     def drawing(self, *, drawn: bool) -> Drawing:
         """Return the figure; without its drawing where only the page around it is wanted."""
@@ -142,7 +143,8 @@ def _criterion_figure(criterion: CriterionReport) -> _Plan:
             label.set_color(MUTED)
         axes.set_xlim(min(ends) - spare, max(ends) + spare)
         axes.set_xlabel(f"{criterion.metric}: treatment against baseline")
-        axes.set_title(f"{criterion.id}; shaded: below the margin {criterion.margin:g}", loc="left")
+        axes.locator_params(axis="x", nbins=6)
+        axes.set_title(f"shaded: below the margin {criterion.margin:g}", loc="left")
 
     secondary = "; ".join(f"{method}{_between(*ends)}" for method, *ends in others) or "none"
     alt = (
@@ -183,6 +185,8 @@ def _curve_figure(arms: Sequence[ArmTraining], field: str, title: str, axis: str
     curves = [(at, arm, points) for at, arm, points in curves if points]
 
     def draw(axes: Axes) -> None:
+        # Fixed: to fit the margins of sixteen figures would take most of the time of drawing.
+        axes.set_position((0.14, 0.19, 0.83, 0.67))
         for at, arm, points in curves:
             axes.plot(
                 [getattr(point, axis) for point in points],
@@ -202,7 +206,9 @@ def _curve_figure(arms: Sequence[ArmTraining], field: str, title: str, axis: str
         f"{arm.arm} from {getattr(points[0], field):.4g} to {getattr(points[-1], field):.4g}"
         for _, arm, points in curves
     )
-    return _Plan(f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0)
+    return _Plan(
+        f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0, layout="none"
+    )
 
 
 def _svg(plan: _Plan) -> str:
@@ -214,7 +220,7 @@ def _svg(plan: _Plan) -> str:
 
 def _drawn(plan: _Plan) -> str:
     with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(plan.width, plan.height), layout="constrained")
+        figure = Figure(figsize=(plan.width, plan.height), layout=plan.layout)
         FigureCanvasSVG(figure)
         plan.draw(figure.add_subplot())
         stream = io.StringIO()

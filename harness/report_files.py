@@ -28,7 +28,6 @@ from harness.report import (
 from harness.report_model import Report
 from harness.report_render import render_html, render_markdown, without_figures
 from harness.report_source import MUTANTS_NAME, RESULT_NAME
-from harness.result import read_result
 from harness.store import write_new
 from harness.verify_rows import Check, failed, passed, unknown
 
@@ -79,13 +78,12 @@ def _built(folder: Path, gsm8k_dir: Path | None) -> Report:
         ) from error
 
 
-def report_check(folder: Path, gsm8k_dir: Path | None, *, figures: bool = False) -> Check:
-    """Build a run's report again and compare it with the run's own, byte for byte.
+def report_check(folder: Path, gsm8k_dir: Path | None) -> Check:
+    """Build a run's report again and compare it with the run's own, all but the drawings.
 
     Args:
         folder: the run's folder.
         gsm8k_dir: offline rows of the data set, where the run used them.
-        figures: whether the drawings inside the page are drawn and compared too.
     """
     absent = [name for name in REPORT_NAMES if not (folder / name).is_file()]
     if len(absent) == len(REPORT_NAMES):
@@ -93,16 +91,20 @@ def report_check(folder: Path, gsm8k_dir: Path | None, *, figures: bool = False)
     if absent:
         return failed("report", f"{', '.join(absent)} is missing")
     report = _built(folder, gsm8k_dir)
+    return _compared(folder, report, _undrawn(report), drawn=False)
+
+
+def _compared(folder: Path, report: Report, again: Mapping[str, bytes], *, drawn: bool) -> Check:
+    """Compare a run's own three files with what its records give, byte for byte."""
     own = {name: (folder / name).read_bytes() for name in REPORT_NAMES}
     why_not = report.examples.questions_unknown
     if why_not and not _recorded_as_unknown(own[JSON_NAME]):
         return unknown("report", f"the questions it shows cannot be had here: {why_not}")
-    again = drawn_files(report) if figures else _undrawn(report)
-    if not figures:
+    if not drawn:
         own[HTML_NAME] = without_figures(own[HTML_NAME].decode()).encode()
     if wrong := [name for name in REPORT_NAMES if own[name] != again[name]]:
         return failed("report", f"{', '.join(wrong)}: not what the run's records give")
-    extent = "every byte" if figures else "every byte but the drawings in the page"
+    extent = "every byte" if drawn else "every byte but the drawings in the page"
     return passed("report", f"the records give {extent} of {', '.join(REPORT_NAMES)} again")
 
 
@@ -138,22 +140,30 @@ def run_command(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[int, 
                 where=str(options.run),
                 fix="make demo, or name another run",
             )
-    check = report_check(folder, options.gsm8k_dir, figures=True)
+    own = [name for name in REPORT_NAMES if (folder / name).is_file()]
+    report = _built(folder, options.gsm8k_dir)
+    files = drawn_files(report)
     lines: list[str] = []
     code = 0
-    if (folder / JSON_NAME).exists():
+    if own:
+        check = (
+            _compared(folder, report, files, drawn=True)
+            if len(own) == len(REPORT_NAMES)
+            else report_check(folder, options.gsm8k_dir)
+        )
         code = EXIT_CODES[check.outcome]
         lines.append(f"{check.outcome} {check.name}: {check.detail}")
-    if options.out is not None or not (folder / HTML_NAME).exists():
-        lines += _write(folder, options.out, options.gsm8k_dir)
-    else:
-        lines.append(f"open {options.run / HTML_NAME}")
-    return code, lines
+    if own and options.out is None:
+        return code, [*lines, f"open {options.run / HTML_NAME}"]
+    target = options.out or DEFAULT_FOLDER / report.spec / report.run
+    _write(folder, target, files)
+    return code, [
+        *lines,
+        f"drawn of a run that is {report.verdict.status}: open {target / HTML_NAME}",
+    ]
 
 
-def _write(folder: Path, out: Path | None, gsm8k_dir: Path | None) -> list[str]:
-    report = _built(folder, gsm8k_dir)
-    target = DEFAULT_FOLDER / report.spec / report.run if out is None else out
+def _write(folder: Path, target: Path, files: Mapping[str, bytes]) -> None:
     if target.resolve().is_relative_to(folder):
         raise UsageError(
             "a report is not written into a run: its files are evidence",
@@ -163,7 +173,5 @@ def _write(folder: Path, out: Path | None, gsm8k_dir: Path | None) -> list[str]:
         )
     with stored(target):
         target.mkdir(parents=True, exist_ok=True)
-        for name, data in drawn_files(report).items():
+        for name, data in files.items():
             write_beside(target / name, data, replace=True)
-    status = read_result(folder / RESULT_NAME).status
-    return [f"drawn of a run that is {status}: open {target / HTML_NAME}"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from harness.report_figures import PANELS, curve_figures, interval_figures
 from harness.report_model import Report
@@ -91,6 +92,7 @@ def _environment(*, autoescape: bool) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=autoescape,
+        finalize=None if autoescape else _as_line,
         undefined=StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -153,17 +155,22 @@ def words(text: str) -> str:
     return text.replace("_", " ")
 
 
-def line(text: str) -> str:
+def line(text: str) -> Markup:
     """Return a text as one line of Markdown in which nothing is markup."""
     flat = html.escape(" ".join(text.split()), quote=False)
-    return _MARKDOWN.sub(r"\\\1", flat)
+    return Markup(_MARKDOWN.sub(r"\\\1", flat))
 
 
-def fenced(text: str) -> str:
+def _as_line(value: object) -> object:
+    """Escape what a Markdown template prints without saying how."""
+    return line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def fenced(text: str) -> Markup:
     """Return a text as a code block that the text itself cannot close."""
     longest = max((len(found) for found in _FENCE.findall(text)), default=2)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return Markup(f"{fence}text\n{text}\n{fence}")
 
 
 FILTERS: Mapping[str, Callable[..., str]] = {
@@ -177,8 +184,6 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "short": short,
     "when": when,
     "words": words,
-    "line": line,
-    "cell": line,
     "fenced": fenced,
 }
-"""What the templates call; ``cell`` is a line, whose bars are escaped too."""
+"""What the templates call."""
