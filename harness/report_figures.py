@@ -80,7 +80,7 @@ class _Plan:
     draw: Callable[[Axes], None]
     width: float = 5.2
     height: float = 2.6
-    layout: Literal["constrained", "none"] = "constrained"
+    layout: Literal["constrained"] | None = "constrained"
 
     def drawing(self, *, drawn: bool) -> Drawing:
         """Return the figure; without its drawing where only the page around it is wanted."""
@@ -207,7 +207,7 @@ def _curve_figure(arms: Sequence[ArmTraining], field: str, title: str, axis: str
         for _, arm, points in curves
     )
     return _Plan(
-        f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0, layout="none"
+        f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0, layout=None
     )
 
 
@@ -239,5 +239,5 @@ def _element(document: str, name: str) -> str:
         svg = svg.replace(placeholder, f"var({variable})")
     width = re.search(r'width="([\d.]+)pt"', svg)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
-    size = f' style="max-width: {1.4 * float(width[1]):g}pt"' if width else ""
+    size = f' style="max-width: {1.1 * float(width[1]):g}pt"' if width else ""
     return svg.replace("<svg", f'<svg aria-hidden="true" focusable="false"{size}', 1)

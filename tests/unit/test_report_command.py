@@ -37,6 +37,7 @@ def report(run: Path, *more: str) -> int:
     return main(["report", str(run), "--gsm8k-dir", str(run.parent / "rows"), *more])
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bytes(run: Path) -> None:
     before = digests(run)
     command = [sys.executable, "-m", "harness", "report", str(run)]
