@@ -206,9 +206,7 @@ def _curve_figure(arms: Sequence[ArmTraining], field: str, title: str, axis: str
         f"{arm.arm} from {getattr(points[0], field):.4g} to {getattr(points[-1], field):.4g}"
         for _, arm, points in curves
     )
-    return _Plan(
-        f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0, layout=None
-    )
+    return _Plan(f"{field}-by-{axis}", f"{title} by {axis}: {ends}.", draw, width=4.0, layout=None)
 
 
 def _svg(plan: _Plan) -> str:
