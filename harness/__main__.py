@@ -171,11 +171,21 @@ def pin_command(argv: Sequence[str]) -> int:
     return 0
 
 
+def report_command(argv: Sequence[str]) -> int:
+    """Draw a run's report again and compare it: 0 equal or new, 1 different, 3 unknown."""
+    from harness.report_files import run_command
+
+    code, lines = run_command(_parser("report", report_command), list(argv))
+    _print(*lines)
+    return code
+
+
 COMMANDS: dict[str, Command] = {
     "bundle": bundle_command,
     "spec": spec_command,
     "grade": grade_command,
     "pin": pin_command,
+    "report": report_command,
     "result": result_command,
     "serve": serve_command,
     "verify": verify_command,

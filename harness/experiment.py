@@ -36,6 +36,8 @@ from harness.plan import (
 from harness.problems import load_problems
 from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.redact import Redactor
+from harness.report import HTML_NAME
+from harness.report_files import draw_into
 from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
 from harness.run_lock import RunLock, acquire
 from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
@@ -310,14 +312,25 @@ class Experiment:
         """
         document = read_result(self.result_path)
         if document.status == "running":
-            standings = self.session.standings()
-            self._keep_gate_evidence(self.run.folder)
-            document = decide_run(self.run, with_executed(document, self.run), standings)
-            root = self.session.options.root
-            document = with_evidence(document, self.run, root, self._redactor, ended=True)
-            publish(self.result_path, document)
-        enter_all(self.run.folder)
-        self.session.report(f"manifest sealed: {seal(self.run.folder)}")
+            document = self._conclude(document)
+        try:
+            draw_into(
+                self.run.folder, self.session.options.gsm8k_dir, self.session.options.artifacts
+            )
+        finally:
+            # A report that cannot be drawn fails the session; the evidence is sealed all the same.
+            enter_all(self.run.folder)
+            self.session.report(f"manifest sealed: {seal(self.run.folder)}")
+        return document
+
+    def _conclude(self, document: ResultDocument) -> ResultDocument:
+        """Draw the verdict, post what it rests on and publish the finished result."""
+        standings = self.session.standings()
+        self._keep_gate_evidence(self.run.folder)
+        document = decide_run(self.run, with_executed(document, self.run), standings)
+        root = self.session.options.root
+        document = with_evidence(document, self.run, root, self._redactor, ended=True)
+        publish(self.result_path, document)
         return document
 
     def closing_lines(self) -> list[str]:
@@ -329,6 +342,8 @@ class Experiment:
         lines.append(document.summary)
         if document.verdict is not None:
             lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+        if (self.run.folder / HTML_NAME).exists():
+            lines.append(f"report: {self.run.folder / HTML_NAME}")
         lines.append(f"files: {self.run.folder}")
         return lines
 

@@ -14,6 +14,7 @@ from harness.feasibility import FeasibilityRecord
 from harness.generation_report import GenerationReport
 from harness.manifest_entry import Entry, Seal
 from harness.pins import Pins
+from harness.report_model import Report
 from harness.restoration import Provenance
 from harness.result import ResultDocument
 from harness.spec_model import ExperimentSpec
@@ -31,6 +32,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "manifest_seal": Seal,
     "pins": Pins,
     "prediction": PredictionRow,
+    "report": Report,
     "result": ResultDocument,
     "spec": ExperimentSpec,
 }

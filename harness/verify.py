@@ -18,6 +18,7 @@ from harness.evaluation_record import judge_evaluation
 from harness.gates.verdict import Outcome, combine
 from harness.manifest import MANIFEST_NAME, Finding, check_manifest
 from harness.plan import PlannedRun, effective_config, read_plan
+from harness.report_files import report_check
 from harness.result import RESULT_NAME, ResultDocument, read_result
 from harness.run_result import GROWING_FILES
 from harness.run_scores import evaluator_id_of
@@ -98,6 +99,7 @@ def _checks(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Check]]]:
     yield "metrics", lambda: metrics_check(result, predictions)
     yield "deviations", lambda: deviations_check(run, result)
     yield "evidence", lambda: evidence_check(run, result, predictions)
+    yield "report", lambda: report_check(run.folder, run.gsm8k_dir)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:

@@ -36,6 +36,8 @@ from harness.manifest import enter_all, seal
 from harness.plan import GATES_FOLDER, PLAN_NAME, PlannedRun, effective_config, read_plan
 from harness.problems import Problem
 from harness.redact import Redactor
+from harness.report import REPORT_NAMES
+from harness.report_files import draw_into
 from harness.result import ResultDocument, publish
 from harness.run_result import with_evidence
 from harness.run_scores import scored_rows
@@ -97,6 +99,7 @@ def complete_run(folder: Path, raw: Mapping[str, Any] | None = None) -> PlannedR
     document = decide_run(planned, document, standings)
     document = with_evidence(document, planned, ROOT, Redactor.from_environment({}), ended=True)
     publish(planned.folder / "result.json", document)
+    draw_into(planned.folder, planned.gsm8k_dir, folder)
     reseal(planned.folder)
     return planned
 
@@ -106,6 +109,13 @@ def reseal(folder: Path) -> None:
     (folder / "manifest.jsonl").unlink(missing_ok=True)
     enter_all(folder)
     seal(folder)
+
+
+def redraw(folder: Path) -> None:
+    """Draw a copy's report anew after its records were changed."""
+    for name in REPORT_NAMES:
+        (folder / name).unlink()
+    draw_into(folder, folder.parent / "rows", folder.parent)
 
 
 def prove_gates(planned: PlannedRun) -> dict[str, Standing]:

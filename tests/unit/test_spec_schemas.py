@@ -19,6 +19,7 @@ STEMS = (
     "manifest_seal",
     "pins",
     "prediction",
+    "report",
     "result",
     "spec",
 )

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from complete_run import complete_run, edit_json, reseal
+from complete_run import complete_run, edit_json, redraw, reseal
 from forgeries import ATTEMPT, FORGERIES, Forgery, delete_a_row, rewrite, set_in_row
 from small_run import GRPO, GS1
 
 import harness.problems
 from harness.digest import sha256_file, sha256_json
 from harness.gates.verdict import Outcome
+from harness.report import REPORT_NAMES
 from harness.run_result import GROWING_FILES
 from harness.store import read_jsonl
 from harness.verify import exit_code, verify_run
@@ -137,6 +138,8 @@ def test_rows_in_another_order_give_the_same_verdict(run: Path) -> None:
     edit_json(run / "result.json", *section, value=sha256_file(path))
     for name in (GRPO, GS1):
         rewrite(run / f"predictions/{name}.jsonl", lambda rows: rows[::-1])
+    assert set(false_checks(run)) == {"manifest", "report"}, "its report names another digest"
+    redraw(run)
     reseal(run)
     assert false_checks(run) == {}
     assert verified(run)[0] == 0
@@ -155,7 +158,7 @@ def test_predictions_split_over_two_files_give_the_same_verdict(run: Path) -> No
 
 def unfinished(run: Path) -> None:
     """Bring a run back to where its first arm was about to be trained."""
-    for name in ("decision.json", "observations.jsonl", "manifest.jsonl"):
+    for name in ("decision.json", "observations.jsonl", "manifest.jsonl", *REPORT_NAMES):
         (run / name).unlink()
     shutil.rmtree(run / "arms")
     for name in (GRPO, GS1):
