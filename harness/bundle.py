@@ -163,8 +163,7 @@ def _executed_binding(run: PlannedRun) -> Binding | None:
     for session in read_history(run.folder / GATES_FOLDER):
         if session.broken or not session.header:
             continue
-        stored = session.header["binding"]
-        binding = Binding(stored["files"], stored["versions"], stored["service"])
+        binding = Binding.stored(session.header["binding"])
         if binding.offline_digest() == run.plan["offline_binding_digest"]:
             return binding
     return None

@@ -17,6 +17,7 @@ from harness.digest import parse_json
 from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
+from harness.record_version import refuse_other_version
 from harness.spec import LoadedSpec, load_spec
 from harness.spec_model import Arm, ExperimentSpec
 
@@ -174,7 +175,8 @@ def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
     """Read a run's plan and its own copy of the spec.
 
     Raises:
-        StoreError: when the plan cannot be read or the spec's copy is not the planned one.
+        StoreError: when the plan cannot be read, is of another version, or the spec's copy is not
+            the planned one.
     """
     path = folder / PLAN_NAME
     try:
@@ -187,6 +189,7 @@ def read_plan(folder: Path, gsm8k_dir: Path | None) -> PlannedRun:
             where=folder.name,
             fix="start a new run with --fresh",
         ) from error
+    refuse_other_version(plan, "plan", where=f"{folder.name}/{PLAN_NAME}", error=StoreError)
     loaded = load_spec(folder / SPEC_COPY_NAME)
     run = PlannedRun(folder, loaded, plan, gsm8k_dir)
     run._expect("spec's contents", plan["spec_digest"], loaded.digest)

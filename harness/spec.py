@@ -19,6 +19,7 @@ from harness.dataset_pin import pin_of
 from harness.digest import canonical_json, parse_json, sha256_json
 from harness.errors import DocumentError, SpecError
 from harness.pins import Pins, load_pins, resolve_pins
+from harness.record_version import refuse_other_version
 from harness.spec_model import Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, SpecPart, Violation, shown
 from harness.spec_rules import resolve_roles, violations
@@ -79,6 +80,8 @@ def parse_spec(raw: Any, *, where: str) -> ExperimentSpec:
     Raises:
         SpecError: listing all type errors, or else all broken rules.
     """
+    rule = raw.get("decision_rule") if isinstance(raw, dict) else None
+    refuse_other_version(rule, "decision rule", where=f"{where}: decision_rule", error=SpecError)
     try:
         spec = ExperimentSpec.model_validate_json(canonical_json(raw))
     except ValidationError as error:

@@ -27,6 +27,7 @@ from typing import Any
 from harness.digest import parse_json, sha256_json
 from harness.errors import DocumentError, StoreError
 from harness.gates.binding import Binding
+from harness.record_version import version_refusal
 
 
 def utc_now() -> str:
@@ -106,7 +107,8 @@ class SessionEvidence:
         name: the file's name.
         events: intact events in order.
         torn: the last line was cut by a crash.
-        broken: why the chain does not hold (empty: it holds); then nothing in the file counts.
+        broken: why the chain does not hold or its version cannot be read (empty: it holds and
+            can be); then nothing in the file counts.
     """
 
     name: str
@@ -135,6 +137,12 @@ def read_session(path: Path) -> SessionEvidence:
         fault = _link(chain, raw, f"{path.name} line {number}")
         if fault:
             return SessionEvidence(path.name, tuple(chain.events), torn, fault)
+    if chain.events:
+        refusal = version_refusal(
+            chain.events[0], "gate evidence", where=f"{path.name} line 1", error=StoreError
+        )
+        if refusal is not None:
+            return SessionEvidence(path.name, tuple(chain.events), torn, str(refusal))
     return SessionEvidence(path.name, tuple(chain.events), torn)
 
 
