@@ -89,6 +89,7 @@ def result_command(argv: Sequence[str]) -> int:
 
 def verify_command(argv: Sequence[str]) -> int:
     """Judge a run again from its files alone: 0 proven, 1 something false, 3 unknown."""
+    from harness.published_head import head_line, parse_head
     from harness.verify import exit_code, report_lines, verify_run
 
     parser = _parser("verify", verify_command)
@@ -96,7 +97,9 @@ def verify_command(argv: Sequence[str]) -> int:
         "run", type=Path, help="a run's folder, such as artifacts/runs/local/latest"
     )
     parser.add_argument("--gsm8k-dir", type=Path, help="offline rows, where the run used them")
+    parser.add_argument("--head", metavar="SHA256", help="the head that was published of the run")
     options = parser.parse_args(argv)
+    published = None if options.head is None else parse_head(options.head)
     # A run that lost one of the two is judged, and the loss is named.
     if not any((options.run / name).is_file() for name in ("plan.json", "manifest.jsonl")):
         raise UsageError(
@@ -106,8 +109,8 @@ def verify_command(argv: Sequence[str]) -> int:
             where=str(options.run),
             fix="make demo, or name another run",
         )
-    checks = verify_run(options.run, options.gsm8k_dir)
-    _print(*report_lines(checks))
+    checks = verify_run(options.run, options.gsm8k_dir, published)
+    _print(*report_lines(checks), head_line(options.run))
     return exit_code(checks)
 
 
