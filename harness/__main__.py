@@ -117,6 +117,7 @@ def verify_command(argv: Sequence[str]) -> int:
 def bundle_command(argv: Sequence[str]) -> int:
     """Write a run's evidence into one new folder: 0 complete, 3 partial or unknown."""
     from harness.bundle import collect, report_lines, status_of, write_bundle
+    from harness.bundle_exports import Wanted, write_exports
     from harness.plan import read_plan
     from harness.redact import Redactor
     from harness.session import PACKAGE_ROOT
@@ -124,11 +125,18 @@ def bundle_command(argv: Sequence[str]) -> int:
     parser = _parser("bundle", bundle_command)
     parser.add_argument("run", type=Path, help="a run's folder")
     parser.add_argument("out", type=Path, help="a folder that does not exist yet")
+    parser.add_argument("--ro-crate", action="store_true", help="with RO-Crate 1.2 metadata")
+    parser.add_argument(
+        "--in-toto", action="store_true", help="with an unsigned in-toto test-result statement"
+    )
     options = parser.parse_args(argv)
+    redactor = Redactor.from_environment(os.environ)
     run = read_plan(options.run.resolve(), None)
-    bundle = collect(run, PACKAGE_ROOT, Redactor.from_environment(os.environ))
+    bundle = collect(run, PACKAGE_ROOT, redactor)
     write_bundle(bundle, options.out)
-    _print(*report_lines(bundle))
+    wanted = Wanted(options.ro_crate, options.in_toto)
+    exports = write_exports(run, bundle, options.out, wanted, redactor)
+    _print(*exports, *report_lines(bundle))
     return 0 if status_of(bundle) == "complete" else 3
 
 

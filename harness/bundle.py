@@ -8,49 +8,23 @@ be shown is printed as missing and the evidence is partial.
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.arm import attempt_folder, read_done
-from harness.digest import parse_json, sha256_file
+from harness.bundle_code import SCRIPTS, code, executed_binding, scripts
+from harness.bundle_piece import Piece, document, redacted, text_of
 from harness.errors import DocumentError, StoreError
 from harness.evaluation_record import BASE_ARM
 from harness.evidence import Completeness, EvidenceRecord, completeness
-from harness.evidence_file import Kind
-from harness.gates.binding import Binding, bind, git_state
-from harness.gates.evidence import read_history
 from harness.plan import GATES_FOLDER, PlannedRun
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.store import read_jsonl, write_json_atomic, write_new
 
-SCRIPTS = (
-    "advantage_seam",
-    "advantages",
-    "answers",
-    "arm",
-    "arm_dataset",
-    "conclusion",
-    "decision",
-    "evaluate",
-    "similarity",
-    "training_record",
-)
-"""Modules that train, score and decide; the whole tree is fixed by the code revision."""
 RECORD_NAME = "evidence.json"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One file to be: its name, its kind and its text."""
-
-    name: str
-    kind: Kind
-    text: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +54,7 @@ def collect(run: PlannedRun, root: Path, redactor: Redactor) -> Bundle:
     record, gaps = EvidenceRecord.empty(), []
     for piece in _pieces(run, result, root):
         try:
-            record = record.with_file(piece.name, piece.kind, _redacted(piece, redactor))
+            record = record.with_file(piece.name, piece.kind, redacted(piece, redactor))
         except DocumentError as error:
             gaps.append(f"{piece.name}: {error.found or error.problem}")
     record = _with_numbers(record, run, result)
@@ -139,80 +113,23 @@ def status_of(bundle: Bundle) -> str:
 
 
 def _pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piece]:
-    executed = _executed_binding(run)
-    yield from _scripts(executed, root)
-    yield from _code(run, executed, root)
+    executed = executed_binding(run)
+    yield from scripts(executed, root)
+    yield from code(run, executed, root)
     for arm in run.spec.arms:
         if read_done(run.folder, arm.name) is not None:
             path = attempt_folder(run.folder, arm.name) / "effective_config.json"
-            yield Piece(f"effective_config.{arm.name}.json", "effective_config", _text(path))
+            yield Piece(f"effective_config.{arm.name}.json", "effective_config", text_of(path))
     for path in sorted((run.folder / "predictions").glob("*.jsonl")):
-        yield Piece(f"predictions.{path.name}", "predictions", _text(path))
-    yield Piece("metrics.json", "metrics", _document(result.metrics.model_dump(mode="json")))
+        yield Piece(f"predictions.{path.name}", "predictions", text_of(path))
+    yield Piece("metrics.json", "metrics", document(result.metrics.model_dump(mode="json")))
     for path in sorted((run.folder / GATES_FOLDER).glob("*.jsonl")):
-        yield Piece(f"gate_report.{path.name}", "gate_report", _text(path))
+        yield Piece(f"gate_report.{path.name}", "gate_report", text_of(path))
     if timing := _timing(run):
-        yield Piece("timing.json", "timing", _document(timing))
+        yield Piece("timing.json", "timing", document(timing))
     for name in ("decision.json", "evaluator.json", "manifest.jsonl", "plan.json", "spec.json"):
         if (run.folder / name).exists():
-            yield Piece(f"audit.{name}", "audit", _text(run.folder / name))
-
-
-def _executed_binding(run: PlannedRun) -> Binding | None:
-    """Return the content that the run was bound to, where its gate evidence lists it."""
-    for session in read_history(run.folder / GATES_FOLDER):
-        if session.broken or not session.header:
-            continue
-        binding = Binding.stored(session.header["binding"])
-        if binding.offline_digest() == run.plan["offline_binding_digest"]:
-            return binding
-    return None
-
-
-def _scripts(executed: Binding | None, root: Path) -> Iterator[Piece]:
-    """Yield the modules whose bytes here are those that ran."""
-    files = {} if executed is None else executed.files
-    for stem in SCRIPTS:
-        path = root / "harness" / f"{stem}.py"
-        if path.is_file() and files.get(f"harness/{stem}.py") == sha256_file(path):
-            yield Piece(f"script.{stem}.py", "script", _text(path))
-
-
-def _code(run: PlannedRun, executed: Binding | None, root: Path) -> Iterator[Piece]:
-    code: Mapping[str, Any] = run.plan["code"]
-    if code.get("head"):
-        about = {
-            "code": dict(code),
-            "binding_digest": run.plan["binding_digest"],
-            "versions": run.plan["versions"],
-        }
-        yield Piece("code_revision.json", "code_revision", _document(about))
-    if code.get("dirty") and executed is not None and _is_what_ran(run, executed, root):
-        yield Piece("code_patch.diff", "code_patch", _patch(root))
-
-
-def _is_what_ran(run: PlannedRun, executed: Binding, root: Path) -> bool:
-    """Return whether the tree holds the same bound files on the same commit as when it ran."""
-    spec_path = root / "specs" / f"{run.plan['spec']}.json"
-    if not spec_path.is_file():
-        return False
-    now = bind(root, spec_path, {})
-    same_head = git_state(root)["head"] == run.plan["code"]["head"]
-    return same_head and dict(now.files) == dict(executed.files)
-
-
-def _patch(root: Path) -> str:
-    """Return the difference from the commit, with untracked files as new ones."""
-    untracked = _git(root, "ls-files", "--others", "--exclude-standard").splitlines()
-    additions = "".join(
-        _git(root, "diff", "--no-index", "--", "/dev/null", name) for name in untracked
-    )
-    return _git(root, "diff", "HEAD") + additions
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
-    return done.stdout.decode("utf-8", "replace")
+            yield Piece(f"audit.{name}", "audit", text_of(run.folder / name))
 
 
 def _timing(run: PlannedRun) -> dict[str, Any]:
@@ -238,28 +155,3 @@ def _with_numbers(
     for name, numbers in result.metrics.model_dump(mode="json")["arms"].items():
         record = record.with_metrics(name, numbers)
     return record
-
-
-def _redacted(piece: Piece, redactor: Redactor) -> str:
-    """Return the text without secrets, byte for byte the run's own where it holds none."""
-    if piece.name.endswith(".jsonl"):
-        # Only line feeds end a line here: a text may hold other separators unescaped.
-        lines = [line + "\n" for line in piece.text.split("\n") if line]
-        return "".join(_redacted_json(line, redactor, piece.name) for line in lines)
-    if piece.name.endswith(".json"):
-        return _redacted_json(piece.text, redactor, piece.name)
-    return redactor.redact(piece.text)
-
-
-def _redacted_json(text: str, redactor: Redactor, where: str) -> str:
-    value = parse_json(text, where=where)
-    redacted = redactor.redact_json(value)
-    return text if redacted == value else json.dumps(redacted, allow_nan=False) + "\n"
-
-
-def _document(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -77,7 +77,7 @@ def test_what_is_no_head_is_refused_as_usage(
         (lambda path: path.unlink(), "none, there is no manifest"),
         (lambda path: path.write_bytes(path.read_bytes()[:-5]), "none, the manifest is broken"),
         (
-            lambda path: path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:-1])),
+            lambda path: path.write_text("\n".join(path.read_text().split("\n")[:-2]) + "\n"),
             "none yet, the manifest is not sealed",
         ),
     ],

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from mini_project import ROOT
 from provenance_documents import good
+from rechained import Edit, edit_events
 from small_run import BINDING, plan_run, small_spec_json
 
 from harness.decision_rule import Rule
-from harness.digest import sha256_json
 from harness.errors import DecisionError, DocumentError, SpecError, StoreError
 from harness.evaluator import parse_evaluation
 from harness.evidence import parse_evidence
@@ -139,7 +139,7 @@ def test_a_run_of_another_version_is_refused(
     must_name_the_version(readable[0].detail, found)
 
 
-def session_file(folder: Path, edit: Callable[[Document], None]) -> Path:
+def session_file(folder: Path, edit: Edit) -> Path:
     """Write a passed and closed gate, then edit the session line and chain the lines again."""
     writer = EvidenceWriter(folder, "spec", BINDING, {})
     writer.gate_started("advantage_properties")
@@ -147,14 +147,7 @@ def session_file(folder: Path, edit: Callable[[Document], None]) -> Path:
     writer.gate_finished("advantage_properties", {"outcome": "pass", "measures": measures})
     writer.closing(BINDING)
     writer.close()
-    previous, lines = "", []
-    for event in read_session(writer.path).events:
-        if event["type"] == "session":
-            edit(event)
-        body = {**event, "previous": previous}
-        previous = sha256_json(body)
-        lines.append(json.dumps({**body, "line_sha256": previous}) + "\n")
-    writer.path.write_text("".join(lines))
+    edit_events(writer.path, lambda event: edit(event) if event["type"] == "session" else None)
     return writer.path
 
 
