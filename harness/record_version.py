@@ -8,13 +8,26 @@ its fields mean is not known here.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator
 
 from harness.errors import DocumentError, HarnessError
 
 Refusal = TypeVar("Refusal", bound=HarnessError)
 ONLY_VERSION: tuple[int, ...] = (1,)
 """All versions of a record that has had one form so far."""
+
+
+def _no_boolean(value: object) -> object:
+    """Refuse true, which a literal 1 would take as equal."""
+    if type(value) is not int:
+        raise ValueError("expected a whole number")
+    return value
+
+
+VersionOne = Annotated[Literal[1], BeforeValidator(_no_boolean)]
+"""The field ``version`` of a document model."""
 
 
 def version_refusal(
