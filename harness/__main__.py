@@ -111,6 +111,7 @@ def result_command(argv: Sequence[str]) -> int:
 
 def verify_command(argv: Sequence[str]) -> int:
     """Judge a run again from its files alone: 0 proven, 1 something false, 3 unknown."""
+    from harness.published_head import head_line, parse_head
     from harness.verify import exit_code, report_lines, verify_run
 
     parser = _parser("verify", verify_command)
@@ -118,7 +119,9 @@ def verify_command(argv: Sequence[str]) -> int:
         "run", type=Path, help="a run's folder, such as artifacts/runs/local/latest"
     )
     parser.add_argument("--gsm8k-dir", type=Path, help="offline rows, where the run used them")
+    parser.add_argument("--head", metavar="SHA256", help="the head that was published of the run")
     options = parser.parse_args(argv)
+    published = None if options.head is None else parse_head(options.head)
     # A run that lost one of the two is judged, and the loss is named.
     if not any((options.run / name).is_file() for name in ("plan.json", "manifest.jsonl")):
         raise UsageError(
@@ -128,14 +131,15 @@ def verify_command(argv: Sequence[str]) -> int:
             where=str(options.run),
             fix="make demo, or name another run",
         )
-    checks = verify_run(options.run, options.gsm8k_dir)
-    _print(*report_lines(checks))
+    checks = verify_run(options.run, options.gsm8k_dir, published)
+    _print(*report_lines(checks), head_line(options.run))
     return exit_code(checks)
 
 
 def bundle_command(argv: Sequence[str]) -> int:
     """Write a run's evidence into one new folder: 0 complete, 3 partial or unknown."""
     from harness.bundle import collect, report_lines, status_of, write_bundle
+    from harness.bundle_exports import Wanted, write_exports
     from harness.plan import read_plan
     from harness.redact import Redactor
     from harness.run_state import is_run
@@ -144,6 +148,10 @@ def bundle_command(argv: Sequence[str]) -> int:
     parser = _parser("bundle", bundle_command)
     parser.add_argument("run", type=Path, help="a run's folder")
     parser.add_argument("out", type=Path, help="a folder that does not exist yet")
+    parser.add_argument("--ro-crate", action="store_true", help="with RO-Crate 1.2 metadata")
+    parser.add_argument(
+        "--in-toto", action="store_true", help="with an unsigned in-toto test-result statement"
+    )
     options = parser.parse_args(argv)
     if not is_run(options.run):
         raise UsageError(
@@ -153,10 +161,13 @@ def bundle_command(argv: Sequence[str]) -> int:
             where=str(options.run),
             fix="make demo, or name another run",
         )
+    redactor = Redactor.from_environment(os.environ)
     run = read_plan(options.run.resolve(), None)
-    bundle = collect(run, PACKAGE_ROOT, Redactor.from_environment(os.environ))
+    bundle = collect(run, PACKAGE_ROOT, redactor)
     write_bundle(bundle, options.out)
-    _print(*report_lines(bundle))
+    wanted = Wanted(options.ro_crate, options.in_toto)
+    exports = write_exports(run, bundle, options.out, wanted, redactor)
+    _print(*exports, *report_lines(bundle))
     return 0 if status_of(bundle) == "complete" else 3
 
 

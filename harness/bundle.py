@@ -8,61 +8,25 @@ be shown is printed as missing and the evidence is partial.
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.arm import arm_folder, attempt_folder, read_done
 from harness.attempts import arm_steps
-from harness.digest import parse_json, sha256_file
+from harness.bundle_code import SCRIPTS, code, executed_binding, scripts
+from harness.bundle_piece import Piece, document, redacted, text_of
 from harness.errors import DocumentError, StoreError
 from harness.evaluation_record import BASE_ARM
 from harness.evidence import Completeness, EvidenceRecord, completeness
-from harness.evidence_file import Kind
-from harness.gates.binding import Binding, bind, git_state
-from harness.gates.evidence import read_history
 from harness.plan import GATES_FOLDER, PlannedRun
-from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.store import write_json_atomic, write_new
 from harness.timings import read_timings
 
-SCRIPTS = (
-    "advantage_batch",
-    "advantage_domain",
-    "advantage_modes",
-    "advantage_seam",
-    "advantages",
-    "answers",
-    "arm",
-    "arm_config",
-    "arm_dataset",
-    "attempts",
-    "conclusion",
-    "decision",
-    "embedding_similarity",
-    "evaluate",
-    "resume",
-    "rollout_seeds",
-    "similarity",
-    "similarity_vectorisers",
-    "training_record",
-)
-"""Modules that train, score and decide; the whole tree is fixed by the code revision."""
 RECORD_NAME = "evidence.json"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One file to be: its name, its kind and its text."""
-
-    name: str
-    kind: Kind
-    text: str
 
 
 @dataclass(frozen=True)
@@ -152,81 +116,23 @@ def status_of(bundle: Bundle) -> str:
 
 def pieces(run: PlannedRun, result: ResultDocument, root: Path) -> Iterator[Piece]:
     """Yield every file of evidence that the run has so far, its text not redacted yet."""
-    executed = _executed_binding(run)
-    yield from _scripts(executed, root)
-    yield from _code(run, executed, root)
+    executed = executed_binding(run)
+    yield from scripts(executed, root)
+    yield from code(run, executed, root)
     for arm in run.spec.trainings:
         if read_done(run.folder, arm.name) is not None:
             path = attempt_folder(run.folder, arm.name) / "effective_config.json"
-            yield Piece(f"effective_config.{arm.name}.json", "effective_config", _text(path))
+            yield Piece(f"effective_config.{arm.name}.json", "effective_config", text_of(path))
     for path in sorted((run.folder / "predictions").glob("*.jsonl")):
-        yield Piece(f"predictions.{path.name}", "predictions", _text(path))
-    yield Piece("metrics.json", "metrics", _document(result.metrics.model_dump(mode="json")))
+        yield Piece(f"predictions.{path.name}", "predictions", text_of(path))
+    yield Piece("metrics.json", "metrics", document(result.metrics.model_dump(mode="json")))
     for path in sorted((run.folder / GATES_FOLDER).glob("*.jsonl")):
-        yield Piece(f"gate_report.{path.name}", "gate_report", _text(path))
+        yield Piece(f"gate_report.{path.name}", "gate_report", text_of(path))
     if timing := _timing(run):
-        yield Piece("timing.json", "timing", _document(timing))
+        yield Piece("timing.json", "timing", document(timing))
     for name in ("decision.json", "evaluator.json", "manifest.jsonl", "plan.json", "spec.json"):
         if (run.folder / name).exists():
-            yield Piece(f"audit.{name}", "audit", _text(run.folder / name))
-
-
-def _executed_binding(run: PlannedRun) -> Binding | None:
-    """Return the content that the run was bound to, where its gate evidence lists it."""
-    for session in read_history(run.folder / GATES_FOLDER):
-        if session.broken or not session.header:
-            continue
-        stored = session.header["binding"]
-        binding = Binding(stored["files"], stored["versions"], stored["service"])
-        if binding.offline_digest() == run.plan["offline_binding_digest"]:
-            return binding
-    return None
-
-
-def _scripts(executed: Binding | None, root: Path) -> Iterator[Piece]:
-    """Yield the modules whose bytes here are those that ran."""
-    files = {} if executed is None else executed.files
-    for stem in SCRIPTS:
-        path = root / "harness" / f"{stem}.py"
-        if path.is_file() and files.get(f"harness/{stem}.py") == sha256_file(path):
-            yield Piece(f"script.{stem}.py", "script", _text(path))
-
-
-def _code(run: PlannedRun, executed: Binding | None, root: Path) -> Iterator[Piece]:
-    code: Mapping[str, Any] = run.plan["code"]
-    if code.get("head"):
-        about = {
-            "code": dict(code),
-            "binding_digest": run.plan["binding_digest"],
-            "versions": run.plan["versions"],
-        }
-        yield Piece("code_revision.json", "code_revision", _document(about))
-    if code.get("dirty") and executed is not None and _is_what_ran(run, executed, root):
-        yield Piece("code_patch.diff", "code_patch", _patch(root))
-
-
-def _is_what_ran(run: PlannedRun, executed: Binding, root: Path) -> bool:
-    """Return whether the tree holds the same bound files on the same commit as when it ran."""
-    spec_path = root / "specs" / f"{run.plan['spec']}.json"
-    if not spec_path.is_file():
-        return False
-    now = bind(root, spec_path, {})
-    same_head = git_state(root)["head"] == run.plan["code"]["head"]
-    return same_head and dict(now.files) == dict(executed.files)
-
-
-def _patch(root: Path) -> str:
-    """Return the difference from the commit, with untracked files as new ones."""
-    untracked = _git(root, "ls-files", "--others", "--exclude-standard").splitlines()
-    additions = "".join(
-        _git(root, "diff", "--no-index", "--", "/dev/null", name) for name in untracked
-    )
-    return _git(root, "diff", "HEAD") + additions
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
-    return done.stdout.decode("utf-8", "replace")
+            yield Piece(f"audit.{name}", "audit", text_of(run.folder / name))
 
 
 def _timing(run: PlannedRun) -> dict[str, Any]:
@@ -257,36 +163,3 @@ def with_numbers(record: EvidenceRecord, run: PlannedRun, result: ResultDocument
     for name, numbers in result.metrics.model_dump(mode="json")["arms"].items():
         record = record.with_metrics(name, numbers)
     return record
-
-
-def redacted(piece: Piece, redactor: Redactor) -> str:
-    """Return a file's text without secrets, byte for byte the run's own where it holds none."""
-    if piece.name.endswith(".jsonl"):
-        # Only line feeds end a line here: a text may hold other separators unescaped.
-        lines = [line + "\n" for line in piece.text.split("\n") if line]
-        return "".join(_redacted_json(line, redactor, piece.name) for line in lines)
-    if piece.name.endswith(".json"):
-        return _redacted_json(piece.text, redactor, piece.name)
-    return redactor.redact(piece.text)
-
-
-def _redacted_json(text: str, redactor: Redactor, where: str) -> str:
-    value = parse_json(text, where=where)
-    redacted = redactor.redact_json(value)
-    return text if redacted == value else json.dumps(redacted, allow_nan=False) + "\n"
-
-
-def _document(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_regular(path, max_bytes=MAX_ROWS_BYTES).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DocumentError(
-            "the file is not UTF-8",
-            expected="UTF-8 text",
-            found=f"{error.reason} at byte {error.start}",
-            where=str(path),
-        ) from error

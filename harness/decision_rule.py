@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from harness.errors import DecisionError
+from harness.record_version import refuse_other_version
 
 METHOD = "paired_hoeffding"
 UNIT = "fixed_checkpoint_items"
@@ -119,9 +120,10 @@ class Rule:
 
 
 def _fixed(fields: Mapping[str, Any]) -> None:
-    for name, allowed in (("version", 1), ("method", METHOD), ("unit", UNIT)):
+    refuse_other_version(fields, "decision rule", where="decision_rule", error=DecisionError)
+    for name, allowed in (("method", METHOD), ("unit", UNIT)):
         found = _field(fields, name, "decision_rule")
-        if isinstance(found, bool) or found != allowed:
+        if found != allowed:
             raise _refused(f"unknown {name}", repr(allowed), found, f"decision_rule.{name}")
 
 

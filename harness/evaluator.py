@@ -21,6 +21,7 @@ from pydantic import (
 
 from harness.digest import canonical_json, sha256_json
 from harness.errors import DocumentError
+from harness.record_version import refuse_other_version
 from harness.spec_part import Sha256
 
 ItemId = str | int
@@ -162,8 +163,9 @@ def parse_evaluation(raw: Any, *, where: str = "evaluation") -> EvaluationRecord
     """Return the typed record of parsed JSON.
 
     Raises:
-        DocumentError: naming every field that breaks contract §7.
+        DocumentError: naming another version, or every field that breaks contract §7.
     """
+    refuse_other_version(raw, "evaluation", where=where)
     return _checked(EvaluationRecord, raw, where)
 
 

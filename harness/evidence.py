@@ -17,6 +17,7 @@ from pydantic import model_validator as check_model
 from harness.digest import canonical_json, sha256_bytes
 from harness.errors import DocumentError
 from harness.evidence_file import MAX_FILE_BYTES, Checkpoint, EvidenceFile, EvidencePart, Kind
+from harness.record_version import refuse_other_version
 
 __all__ = [
     "MAX_FILES",
@@ -150,8 +151,10 @@ def parse_evidence(raw: Any, *, where: str = "evidence") -> EvidenceRecord:
     """Return the typed record of parsed JSON.
 
     Raises:
-        DocumentError: naming every field that breaks contract §11, without its content.
+        DocumentError: naming another version, or every field that breaks contract §11, without
+            its content.
     """
+    refuse_other_version(raw, "evidence record", where=where)
     with _documented(where):
         return EvidenceRecord.model_validate_json(canonical_json(raw))
 

@@ -25,6 +25,7 @@ from harness.generation_report import (
     ItemId,
     TaskRow,
 )
+from harness.record_version import version_refusal
 from harness.task_selection import evaluation_overlap, is_trained_on, select_sample
 
 __all__ = ["answer_agreement", "evaluation_overlap", "select_sample", "validate"]
@@ -77,6 +78,9 @@ def validate(
     Returns:
         The verdict, with every failure named. Bad documents are failures, not exceptions.
     """
+    refusal = version_refusal(report, "generation audit", where="report", error=DocumentError)
+    if refusal is not None:
+        return AuditVerdict("failed", (str(refusal),))
     limits = contract.model_dump() if isinstance(contract, BaseModel) else dict(contract)
     problems: list[str] = []
     parsed = _parsed(GenerationReport, report, "report", problems)

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.digest import parse_json, sha256_bytes
 from harness.errors import DocumentError
+from harness.record_version import refuse_other_version
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_ROWS = 100_000
@@ -48,14 +49,7 @@ def read_observations(document: Mapping[str, Any], folder: Path) -> tuple[Observ
         DocumentError: for another version, both or neither source, a bad name or digest, a file
             or a row count beyond the limits, or a row of the wrong form.
     """
-    version = document.get("version")
-    if isinstance(version, bool) or version != 1:
-        raise DocumentError(
-            "a decision of an unknown version",
-            expected="1",
-            found=repr(version),
-            where="decision.version",
-        )
+    refuse_other_version(document, "decision", where="decision")
     sources = [name for name in ("observations", "observations_file") if name in document]
     if len(sources) != 1:
         raise DocumentError(

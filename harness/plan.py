@@ -18,6 +18,7 @@ from harness.errors import StoreError
 from harness.gates.binding import Binding
 from harness.problems import Problem, ProblemSet, load_problems, step_batches, training_order
 from harness.reading import read_regular
+from harness.record_version import refuse_other_version
 from harness.rollout_seeds import SEED_RULE
 from harness.run_files import (
     GATES_FOLDER,
@@ -222,15 +223,15 @@ def parse_plan(folder: Path) -> dict[str, Any]:
             where=folder.name,
             fix="start a new run with --fresh",
         ) from error
-    version = plan.get("version") if isinstance(plan, dict) else None
-    if version != PLAN_VERSION or isinstance(version, bool):
-        raise PlanVersionError(
-            "the run was made by another version of the harness",
-            expected=f"version {PLAN_VERSION}",
-            found=f"version {version!r}",
+    if not isinstance(plan, dict):
+        raise StoreError(
+            "the run has no readable plan",
+            expected="an object",
+            found=type(plan).__name__,
             where=f"{folder.name}/{PLAN_NAME}",
-            fix="use the harness that made it, or start a new run with --fresh",
+            fix="start a new run with --fresh",
         )
+    refuse_other_version(plan, "plan", where=f"{folder.name}/{PLAN_NAME}", error=PlanVersionError)
     return plan
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from harness.digest import canonical_json
 from harness.errors import DocumentError
 from harness.gates.verdict import Outcome, combine
+from harness.record_version import version_refusal
 from harness.restoration import (
     ArmProvenance,
     AvailableOutput,
@@ -67,6 +68,9 @@ def judge_provenance(
     if record is None:
         return [_fail("initialization_provenance", "a record", "none")]
     if not isinstance(record, Provenance):
+        refusal = version_refusal(record, "provenance", where="version", error=DocumentError)
+        if refusal is not None:
+            return [_fail("version", f"{refusal.expected} ({refusal.fix})", refusal.found)]
         try:
             record = Provenance.model_validate_json(canonical_json(dict(record)))
         except ValidationError as error:

@@ -11,30 +11,51 @@ from harness.correctness_record import CorrectnessRecord
 from harness.evaluator import EvaluationRecord, Evaluator, PredictionRow
 from harness.evidence import EvidenceRecord
 from harness.feasibility import FeasibilityRecord
+from harness.gates.evidence_lines import ClosingLine, GateLine, GateStartLine, SessionLine
 from harness.generation_report import GenerationReport
+from harness.judgement_documents import (
+    ActivationCalibration,
+    DecisionReport,
+    DecisionSection,
+    PostedFeasibility,
+)
 from harness.manifest_entry import Entry, Seal
 from harness.pins import Pins
 from harness.report_model import Report
 from harness.restoration import Provenance
 from harness.result import ResultDocument
+from harness.run_documents import ArmTiming, EffectiveConfig, PlanDocument, RolloutRow, StepRow
 from harness.spec_model import ExperimentSpec
 
 SCHEMA_FOLDER = Path(__file__).parent / "schemas"
 DOCUMENTS: dict[str, type[BaseModel]] = {
+    "activation_calibration": ActivationCalibration,
+    "arm_timing": ArmTiming,
     "correctness_preflight": CorrectnessRecord,
+    "decision": DecisionSection,
+    "decision_report": DecisionReport,
+    "effective_config": EffectiveConfig,
     "evaluation": EvaluationRecord,
     "evaluator": Evaluator,
     "evidence": EvidenceRecord,
     "feasibility": FeasibilityRecord,
+    "feasibility_posted": PostedFeasibility,
+    "gate_closing_line": ClosingLine,
+    "gate_line": GateLine,
+    "gate_session_line": SessionLine,
+    "gate_start_line": GateStartLine,
     "generation_audit": GenerationReport,
     "initialization_provenance": Provenance,
     "manifest_entry": Entry,
     "manifest_seal": Seal,
     "pins": Pins,
+    "plan": PlanDocument,
     "prediction": PredictionRow,
     "report": Report,
     "result": ResultDocument,
+    "rollout_row": RolloutRow,
     "spec": ExperimentSpec,
+    "step_row": StepRow,
 }
 """Documents by the stem of their schema file; a new document is one line here."""
 

@@ -21,6 +21,7 @@ from harness.digest import canonical_json, parse_json, sha256_json
 from harness.errors import DocumentError, SpecError, StoreError
 from harness.pins import Pins, load_pins, resolve_pins
 from harness.reading import read_regular
+from harness.record_version import refuse_other_version
 from harness.spec_model import Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, SpecPart, Violation, shown
 from harness.spec_rules import resolve_roles, violations
@@ -82,6 +83,8 @@ def parse_spec(raw: Any, *, where: str) -> ExperimentSpec:
     Raises:
         SpecError: listing all type errors, or else all broken rules.
     """
+    rule = raw.get("decision_rule") if isinstance(raw, dict) else None
+    refuse_other_version(rule, "decision rule", where=f"{where}: decision_rule", error=SpecError)
     try:
         spec = ExperimentSpec.model_validate_json(canonical_json(raw))
     except ValidationError as error:

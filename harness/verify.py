@@ -54,15 +54,18 @@ class Evidence:
     predictions: dict[str, tuple[dict[str, Any], ...]]
 
 
-def verify_run(folder: Path, gsm8k_dir: Path | None = None) -> list[Check]:
+def verify_run(
+    folder: Path, gsm8k_dir: Path | None = None, published_head: str | None = None
+) -> list[Check]:
     """Run every check and return their outcomes; a malformed file fails its check.
 
     Args:
         folder: the run's folder, or a link to it.
         gsm8k_dir: offline rows of the data set, where the run used them.
+        published_head: the manifest's head as it was published elsewhere, where it was.
     """
     folder = folder.resolve()
-    checks = [_guarded("manifest", lambda: _manifest(folder))]
+    checks = [_guarded("manifest", lambda: _manifest(folder, published_head))]
     try:
         evidence = _read(folder, gsm8k_dir)
     except MALFORMED as error:
@@ -117,16 +120,18 @@ def _guarded_all(name: str, checks: Callable[..., list[Check]], *arguments: Any)
         return [failed(name, shown(f"{type(error).__name__}: {error}"))]
 
 
-def _manifest(folder: Path) -> Check:
+def _manifest(folder: Path, published_head: str | None) -> Check:
     running = _is_running(folder)
-    if running and not (folder / MANIFEST_NAME).exists():
+    if running and published_head is None and not (folder / MANIFEST_NAME).exists():
         return unknown("manifest", "nothing of this unfinished run is entered yet")
-    findings = check_manifest(folder, ignored=GROWING_FILES if running else ())
+    ignored = GROWING_FILES if running else ()
+    findings = check_manifest(folder, published_head=published_head, ignored=ignored)
     if running and all(finding.kind in ("unsealed", "added") for finding in findings):
         return unknown("manifest", f"the run has not ended: {_listed(findings)}")
     if findings:
         return failed("manifest", _listed(findings))
-    return passed("manifest", "every file is as it was entered, and none was added")
+    kept = "" if published_head is None else "; the head is the published one"
+    return passed("manifest", f"every file is as it was entered, and none was added{kept}")
 
 
 def _is_running(folder: Path) -> bool:

@@ -70,8 +70,7 @@ def _records(session: SessionEvidence, gate_id: str) -> list[dict[str, Any]]:
 
 def _binding_fault(run: PlannedRun, session: SessionEvidence, *, live: bool) -> str:
     """Recompute the session's digest from the content it lists and compare it with the plan's."""
-    stored = session.header["binding"]
-    binding = Binding(stored["files"], stored["versions"], stored["service"])
+    binding = Binding.stored(session.header["binding"])
     digest = binding.digest_for(live=live)
     if session.header["live_digest" if live else "offline_digest"] != digest:
         return "the session's digest is not that of the content it lists"

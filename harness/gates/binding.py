@@ -12,14 +12,17 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.digest import sha256_file, sha256_json
 from harness.errors import StoreError
 from harness.gates.installed import installed_versions
+from harness.record_version import refuse_other_version
 
 ALGORITHM = 2
-"""Version of the digest's own recipe; part of the digest."""
+"""Version of what is bound; part of the digest. 1 bound fewer files and packages."""
+KNOWN_ALGORITHMS = (1, 2)
+"""All algorithms so far digest the content they list in the same way."""
 
 PACKAGE = Path(__file__).parents[1]
 """The package that runs, wherever it was imported from."""
@@ -38,16 +41,35 @@ class Binding:
         files: relative path → SHA-256.
         versions: package → version, and a digest of the SDK's and the cookbook's files.
         service: identity of the service, as a JSON object.
+        algorithm: under which of KNOWN_ALGORITHMS the content was gathered.
     """
 
     files: Mapping[str, str]
     versions: Mapping[str, str]
     service: Mapping[str, Any]
+    algorithm: int = ALGORITHM
+
+    @classmethod
+    def stored(cls, document: Mapping[str, Any]) -> Self:
+        """Return a binding as it was stored with the evidence, under the algorithm of its time.
+
+        Raises:
+            DocumentError: when the algorithm is not known here.
+        """
+        refuse_other_version(
+            document,
+            "binding",
+            where="binding of the session line",
+            supported=KNOWN_ALGORITHMS,
+            key="algorithm",
+        )
+        parts = (document["files"], document["versions"], document["service"])
+        return cls(*parts, algorithm=document["algorithm"])
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that is stored with the evidence."""
         return {
-            "algorithm": ALGORITHM,
+            "algorithm": self.algorithm,
             "files": dict(self.files),
             "versions": dict(self.versions),
             "service": dict(self.service),
@@ -84,7 +106,7 @@ def bind(root: Path, spec_path: Path, service: Mapping[str, Any]) -> Binding:
         # Another checkout's code is what runs: proofs must be bound to it too.
         for path in _tree_files(PACKAGE):
             files[f"imported:{path.relative_to(PACKAGE).as_posix()}"] = sha256_file(path)
-    return Binding(files=files, versions=installed_versions(), service=service)
+    return Binding(files, installed_versions(), service, algorithm=ALGORITHM)
 
 
 def _bound_files(root: Path) -> Iterator[Path]:

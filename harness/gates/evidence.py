@@ -29,6 +29,7 @@ from harness.durable import stored
 from harness.errors import DocumentError, StoreError
 from harness.gates.binding import Binding
 from harness.reading import MAX_ROWS_BYTES, read_regular
+from harness.record_version import version_refusal
 from harness.records_out import clean_json
 
 
@@ -110,7 +111,8 @@ class SessionEvidence:
         name: the file's name.
         events: intact events in order.
         torn: the last line was cut by a crash.
-        broken: why the chain does not hold (empty: it holds); then nothing in the file counts.
+        broken: why the chain does not hold or its version cannot be read (empty: it holds and
+            can be); then nothing in the file counts.
     """
 
     name: str
@@ -142,6 +144,12 @@ def read_session(path: Path) -> SessionEvidence:
         fault = _link(chain, raw, f"{path.name} line {number}")
         if fault:
             return SessionEvidence(path.name, tuple(chain.events), torn, fault)
+    if chain.events:
+        refusal = version_refusal(
+            chain.events[0], "gate evidence", where=f"{path.name} line 1", error=StoreError
+        )
+        if refusal is not None:
+            return SessionEvidence(path.name, tuple(chain.events), torn, str(refusal))
     return SessionEvidence(path.name, tuple(chain.events), torn)
 
 

@@ -109,7 +109,7 @@ def test_a_dirty_tree_owes_a_patch_that_only_the_same_tree_can_give(folder: Path
 
 
 def test_the_patch_gives_the_tree_that_ran(tmp_path: Path) -> None:
-    from harness.bundle import _patch
+    from harness.bundle_code import patch as patch_of
 
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
@@ -121,7 +121,7 @@ def test_the_patch_gives_the_tree_that_ran(tmp_path: Path) -> None:
     git("commit", "-qm", "first")
     (tmp_path / "a.py").write_text("two\n")
     (tmp_path / "new.py").write_text("three\n")
-    patch = _patch(tmp_path)
+    patch = patch_of(tmp_path)
     git("checkout", "-q", "--", "a.py")
     (tmp_path / "new.py").unlink()
     subprocess.run(["git", "apply"], cwd=tmp_path, input=patch.encode(), check=True)

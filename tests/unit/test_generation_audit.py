@@ -82,7 +82,7 @@ def with_sample(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("report", "named"),
     [
-        (honest_report(version=2), "report.version"),
+        (honest_report(version=2), "found: version 2"),
         (honest_report(stage="after_training"), "report.stage"),
         (honest_report(passed=True), "report.passed"),
         (honest_report(dataset_file="../tasks.jsonl"), "report.dataset_file"),

@@ -182,7 +182,6 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         (("decision_rule", "seeds"), [], "decision_rule.seeds = []"),
         (("decision_rule", "seeds"), [0.5], "decision_rule.seeds[0] = 0.5"),
         (("decision_rule", "method"), "t_test", 'decision_rule.method = "t_test"'),
-        (("decision_rule", "version"), 2, "decision_rule.version = 2"),
         (
             ("correctness_preflight", "paths", 0, "tolerances", "reference_loss", "atol"),
             -1e-9,

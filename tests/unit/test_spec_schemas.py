@@ -8,22 +8,35 @@ from pathlib import Path
 from harness.schema_export import SCHEMA_FOLDER, schema_texts, write_schemas
 
 STEMS = (
+    "activation_calibration",
+    "arm_timing",
     "correctness_preflight",
+    "decision",
+    "decision_report",
+    "effective_config",
     "evaluation",
     "evaluator",
     "evidence",
     "feasibility",
+    "feasibility_posted",
+    "gate_closing_line",
+    "gate_line",
+    "gate_session_line",
+    "gate_start_line",
     "generation_audit",
     "initialization_provenance",
     "manifest_entry",
     "manifest_seal",
     "pins",
+    "plan",
     "prediction",
     "report",
     "result",
+    "rollout_row",
     "spec",
+    "step_row",
 )
-"""Every document the contract fixes (contract, head): one schema each."""
+"""Every document the contract fixes (contract, head), or a run leaves: one schema each."""
 SPECS = Path(__file__).parents[2] / "specs"
 
 
