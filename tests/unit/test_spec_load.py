@@ -97,6 +97,7 @@ def test_absent_execution_uses_the_contract_figures_and_says_so(
         "execution.renderer",
         "execution.fewshot_prefix",
         "execution.data_seed",
+        "execution.checkpoint_every",
         "execution.optimizer.beta1",
         "execution.optimizer.beta2",
         "execution.optimizer.eps",
