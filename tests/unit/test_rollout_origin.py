@@ -10,6 +10,7 @@ import tinker
 import torch
 from small_run import arm_dataset, small_arm
 from stub_loop import StubSampler, StubTraining, run_loop
+from tinker.types import RequestErrorCategory
 from tinker_cookbook.rl import train
 
 from harness.advantage_seam import AdvantageSeam
@@ -37,7 +38,9 @@ def test_a_rollout_that_failed_fails_the_step_and_is_counted_by_reason(
         if self.asked == 2 and self._sampling_session_id == "stub:sample:1":
             self.asked += 1
             raise tinker.RequestFailedError(
-                "Request failed: capacity exhausted.", request_id="r", category="server"
+                "Request failed: capacity exhausted.",
+                request_id="r",
+                category=RequestErrorCategory.Server,
             )
         return await honest(self, *args, **kwargs)
 
