@@ -152,6 +152,8 @@ class MemoryService:
 
 
 def parse_reply(data: bytes) -> Reply:
+    # An interim answer says only that the body may come.
+    data = data.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     assert first.startswith(("HTTP/1.1 ", "HTTP/1.0 ")), f"no answer came back, only {data[:100]!r}"
