@@ -12,17 +12,26 @@ export TINKER_TELEMETRY := 0
 # Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-live test-slow lint local-model clean
+.PHONY: demo test test-unit test-gates test-live test-slow lint local-model clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
 	$(BIN)/python -m pytest -m full --spec $(SPEC)
 
+# Two processes, one a core: the unit tests, and the gates with the defects planted for them.
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not full and not slow and not (live and preflight)" \
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-gates
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest tests/unit -m "not full and not slow" --durations 10 \
+	  --artifacts artifacts/test-unit
+
+test-gates: $(STAMP)
+	$(BIN)/python -m pytest tests/preflight tests/mutants tests/faults --durations 10 \
+	  -m "not full and not slow and not (live and preflight)" \
 	  --deselect tests/mutants/test_service_mutants.py \
 	  --deselect tests/mutants/test_capacity_mutants.py \
-	  --deselect tests/faults/test_wire_faults.py --durations 10
+	  --deselect tests/faults/test_wire_faults.py
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
 test-live: $(STAMP)
