@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from harness.errors import ArmError
+from harness.stage_failure import stage_failed
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["harness.arm", "harness.evaluate", "harness.stage_process"])
+_FORKS.set_forkserver_preload(
+    ["harness.initial_state", "harness.arm", "harness.evaluate", "harness.stage_process"]
+)
 _POLL_S = 0.1
 _GRACE_S = 10.0
 
@@ -62,13 +64,7 @@ def run_forked(
         raise
     on_poll()
     if process.exitcode != 0:
-        tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-12:])
-        raise ArmError(
-            f"the stage {module} failed",
-            expected="exit code 0",
-            found=f"exit code {process.exitcode}",
-            where=tail,
-        )
+        raise stage_failed(module, arguments, process.exitcode or 0, log_path)
     return time.monotonic() - started_s
 
 

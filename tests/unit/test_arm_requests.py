@@ -67,7 +67,7 @@ def passes(exchanges: list[Exchange]) -> list[pb.ForwardBackwardRequest]:
     return [forward_backward(exchange) for exchange in of(exchanges, "forward_backward")]
 
 
-POLLS = {"retrieve_future", "session_heartbeat", "client"}
+POLLS = {"retrieve_future", "session_heartbeat", "client", "healthz"}
 
 
 def test_both_arms_make_the_same_calls(requests_by_arm: Requests) -> None:

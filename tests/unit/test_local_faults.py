@@ -130,6 +130,22 @@ def test_evidence_from_the_future_proves_nothing(
     assert back.reason.startswith("the clock went back: evidence is "), back.reason
 
 
+def nothing() -> None:
+    """What there is to follow of a stage without steps."""
+
+
+def stage(watched: Supervision, folder: Path, work: Callable[[], None]) -> None:
+    """Run work as a stage's process would be run."""
+
+    def run(environment: object, log: Path, on_poll: object) -> float:
+        del environment, log, on_poll
+        work()
+        return 0.0
+
+    log = folder / "logs" / "initial.log"
+    watched.stage("initial state", {}, lambda: log, lambda: nothing, run, trains=False)
+
+
 def supervision(folder: Path, said: list[str]) -> Supervision:
     path = folder / "result.json"
     publish(path, ResultDocument.start("small: begun.").with_metrics({"accuracy": 0.25}))
@@ -150,7 +166,7 @@ def test_a_run_that_stopped_says_why_and_how_to_go_on(
         raise error
 
     with pytest.raises(type(error)):
-        supervision(tmp_path, []).work("initial state", work)
+        stage(supervision(tmp_path, []), tmp_path, work)
     document = read_result(tmp_path / "result.json")
     assert document.status == "running"
     assert document.summary.startswith("small: stopped in initial state, ")
@@ -169,7 +185,7 @@ def test_a_result_that_cannot_be_written_does_not_hide_the_cause(
 
     monkeypatch.setattr(harness.durable, "write_all", refusing(errno.ENOSPC))
     with pytest.raises(HarnessError, match="the first cause") as error:
-        watched.work("initial state", work)
+        stage(watched, tmp_path, work)
     assert "No space left" in "".join(error.value.__notes__)
 
 
