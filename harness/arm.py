@@ -234,6 +234,26 @@ def _final_checkpoint(log_path: Path, arm: Arm, steps: int) -> dict[str, Any]:
     return {"state_uri": final["state_path"], "sampler_uri": final["sampler_path"]}
 
 
+def refuse_unproven(run: PlannedRun) -> None:
+    """Refuse to train a run that was planned on gates that did not stand, unless it is a pilot.
+
+    A pilot is what some of the gates are measured with.
+
+    Raises:
+        ArmError: naming the gates.
+    """
+    gates = run.plan.get("gates", {})
+    open_gates = sorted(name for name, found in gates.items() if found["outcome"] != "pass")
+    if run.plan.get("pilot_steps") is None and (open_gates or not gates):
+        raise ArmError(
+            "no arm trains before every gate stands",
+            expected="a run that was planned on proven gates",
+            found=f"not proven then: {', '.join(open_gates) or 'no gate at all'}",
+            where=run.folder.name,
+            fix="pytest -m full",
+        )
+
+
 def next_attempt(folder: Path) -> int:
     """Return the number of the next attempt in an arm's folder, from 1."""
     numbers = [int(path.name.removeprefix("attempt-")) for path in folder.glob("attempt-*")]
@@ -246,7 +266,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("arm")
     parser.add_argument("--gsm8k-dir", type=Path)
-    parser.add_argument("--steps", type=int, help="a pilot's number of steps")
     options = parser.parse_args(argv)
     end_with_parent()
     torch.set_num_threads(1)
@@ -258,8 +277,9 @@ def main(argv: Sequence[str]) -> int:
     warnings.simplefilter("ignore", FutureWarning)
     try:
         run = read_plan(options.run, options.gsm8k_dir)
+        refuse_unproven(run)
         arm = run.spec.arm(options.arm)
-        done = take_attempt(run, arm, options.steps or arm.steps)
+        done = take_attempt(run, arm, run.plan.get("pilot_steps") or arm.steps)
         write_json_atomic(arm_folder(options.run, options.arm) / "done.json", done)
     except HarnessError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

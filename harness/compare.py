@@ -17,6 +17,7 @@ from harness.digest import canonical_json, parse_json, sha256_file
 from harness.errors import HarnessError
 from harness.gates.evidence import SessionEvidence, read_history
 from harness.gates.verdict import Outcome, combine
+from harness.reading import read_regular
 from harness.run_files import GATES_FOLDER, INITIAL_NAME, PLAN_NAME, RESULT_NAME, SPEC_COPY_NAME
 from harness.store import read_jsonl
 
@@ -178,7 +179,7 @@ def _files(name: str) -> Comparer:
 
 
 def _document(path: Path) -> Any:
-    return parse_json(path.read_bytes(), where=path.name)
+    return parse_json(read_regular(path), where=path.name)
 
 
 def _jsonl(path: Path) -> tuple[dict[str, Any], ...]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.arm import attempt_folder, read_done
+from harness.arm import arm_folder, read_done
+from harness.attempts import arm_lineage, arm_steps
 from harness.digest import parse_json
 from harness.errors import SpecError
 from harness.evaluate import EVALUATOR_NAME, METRIC
@@ -26,7 +27,6 @@ from harness.spec_revision import (
     spec_differences,
     unrecorded,
 )
-from harness.store import read_jsonl
 
 FIELD_OF_KEY: Mapping[str, DeviationField] = {
     "base_model": "model",
@@ -98,15 +98,16 @@ def executed_differences(run: PlannedRun) -> list[Deviation]:
 
 
 def _arm_differences(run: PlannedRun, arm: Arm) -> Iterator[Deviation]:
-    folder = attempt_folder(run.folder, arm.name)
-    path = folder / "effective_config.json"
-    executed = parse_json(read_regular(path), where=path.name)
+    parent, done = arm_folder(run.folder, arm.name), read_done(run.folder, arm.name) or {}
     planned = effective_config(run.spec, arm)
-    for key in sorted(planned.keys() | executed.keys()):
-        if planned.get(key) != executed.get(key):
-            field = FIELD_OF_KEY.get(key, "objective")
-            yield _found(field, f"{arm.name} {key}", planned.get(key), executed.get(key))
-    counts = sorted({row["rollouts"] for row in read_jsonl(folder / "steps.jsonl")})
+    for attempt in arm_lineage(parent, done):
+        path = attempt.folder(parent) / "effective_config.json"
+        executed = parse_json(read_regular(path), where=path.name)
+        for key in sorted(planned.keys() | executed.keys()):
+            if planned.get(key) != executed.get(key):
+                field = FIELD_OF_KEY.get(key, "objective")
+                yield _found(field, f"{arm.name} {key}", planned.get(key), executed.get(key))
+    counts = sorted({row["rollouts"] for row in arm_steps(parent, done)})
     if counts != [run.spec.batch_size]:
         yield _found(
             "effective_batch", f"{arm.name} rollouts a step", [run.spec.batch_size], counts

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,34 +17,25 @@ import tinker
 from harness.arm import arm_folder, next_attempt, read_done
 from harness.attempt_progress import AttemptProgress
 from harness.conclusion import decide_run
-from harness.deviations import with_executed, with_revision
-from harness.errors import ArmError, HarnessError, StoreError
+from harness.deviations import with_executed
+from harness.errors import ArmError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
-from harness.gates.binding import git_state
-from harness.manifest import enter_all, is_sealed, seal
+from harness.manifest import enter_all, seal
 from harness.plan import (
-    GATES_FOLDER,
-    PLAN_NAME,
-    SPEC_COPY_NAME,
     PlannedRun,
-    PlanVersionError,
-    make_plan,
-    parse_plan,
     read_plan,
 )
-from harness.problems import load_problems
-from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.redact import Redactor
 from harness.report import HTML_NAME
 from harness.report_files import draw_into
 from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
 from harness.run_lock import RunLock, acquire
 from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
+from harness.run_start import keep_gate_evidence, new_run, unfinished_run
 from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
 from harness.stopping import continue_command
-from harness.store import RunFolder, write_json_atomic, write_new
 from harness.supervision import Supervision
 from harness.timings import record_timing
 
@@ -79,72 +69,14 @@ class Experiment:
             StoreError: when the run's folder cannot be made or read, or another process has it.
         """
         options = self.session.options
-        folder, reason = self._unfinished_run()
+        folder, reason = unfinished_run(self.session, self.artifacts, self.pilot_steps)
         if folder is None:
-            folder = self._new_run()
+            folder = new_run(self.session, self.artifacts, self.pilot_steps)
         self.session.report(f"run {folder.name}: {reason}")
         self.lock = acquire(folder)
         if self.lock and self.lock.taken_over:
             self.session.report(f"lock of {self.lock.taken_over}, which is gone: taken over")
         return read_plan(folder, options.gsm8k_dir)
-
-    def _unfinished_run(self) -> tuple[Path | None, str]:
-        options, loaded = self.session.options, self.session.loaded
-        latest = RunFolder.latest(self.artifacts, loaded.name)
-        if self.pilot_steps is not None:
-            return None, f"a pilot of {self.pilot_steps} steps an arm"
-        if options.fresh:
-            return None, "new, as --fresh asks"
-        if latest is None:
-            return None, "the first of this spec"
-        try:
-            plan = parse_plan(latest.path)
-            status = read_result(latest.path / RESULT_NAME).status
-        except PlanVersionError as error:
-            return None, f"new: {latest.run_id} is of another version ({error.found})"
-        except (OSError, HarnessError):
-            return None, f"new: {latest.run_id} has no readable plan and result"
-        unsealed = status == "succeeded" and not is_sealed(latest.path)
-        if status != "running" and not unsealed:
-            return None, f"new: {latest.run_id} has ended"
-        if plan["binding_digest"] != self.session.binding().digest():
-            return None, f"new: spec, code or service changed since {latest.run_id}"
-        return latest.path, "continued: only its seal is missing" if unsealed else "continued"
-
-    def _new_run(self) -> Path:
-        options, loaded = self.session.options, self.session.loaded
-        train = load_problems(loaded.spec, "train", options.gsm8k_dir)
-        test = load_problems(loaded.spec, "test", options.gsm8k_dir)
-        run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
-        write_new(run.path / SPEC_COPY_NAME, read_regular(options.spec_path, follow=True))
-        pins = options.spec_path.with_suffix(".pins.json")
-        if pins.exists():
-            write_new(
-                (run.path / SPEC_COPY_NAME).with_suffix(".pins.json"),
-                read_regular(pins, follow=True),
-            )
-        binding, code = self.session.binding(), git_state(options.root)
-        plan = make_plan(loaded, run.run_id, train, test, binding, code)
-        plan["gates"] = {
-            gate_id: {"outcome": standing.outcome.value, "session": standing.session}
-            for gate_id, standing in self.session.standings().items()
-        }
-        self._keep_gate_evidence(run.path)
-        write_json_atomic(run.path / PLAN_NAME, plan)
-        # Not the title: prose may hold more sentences than a summary is allowed.
-        summary = f"{loaded.name}: planned, nothing trained yet."
-        document = with_revision(ResultDocument.start(summary), loaded, options.spec_path.parent)
-        publish(run.path / RESULT_NAME, document)
-        return run.path
-
-    def _keep_gate_evidence(self, folder: Path) -> None:
-        """Copy the sessions that the gates rest on, so that the run can be judged without us."""
-        kept = folder / GATES_FOLDER
-        kept.mkdir(exist_ok=True)
-        for session in sorted({found.session for found in self.session.standings().values()}):
-            source = self.session.gates_folder / f"{session}.jsonl"
-            if session and source.exists() and not (kept / source.name).exists():
-                write_new(kept / source.name, read_regular(source, max_bytes=MAX_ROWS_BYTES))
 
     @cached_property
     def supervision(self) -> Supervision:
@@ -216,8 +148,7 @@ class Experiment:
             attempt = folder / f"attempt-{next_attempt(folder):02d}"
             return AttemptProgress(arm_name, attempt, steps, self.session.report)
 
-        extra = ["--steps", str(steps)] if self.pilot_steps else []
-        self._stage("harness.arm", arm_name, follow, extra)
+        self._stage("harness.arm", arm_name, follow)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -248,10 +179,9 @@ class Experiment:
         module: str,
         arm_name: str,
         follow: Callable[[], Callable[[], None]],
-        extra: Sequence[str] = (),
     ) -> None:
         stage = module.removeprefix("harness.")
-        arguments = [str(self.run.folder), arm_name, *self._data(), *extra]
+        arguments = [str(self.run.folder), arm_name, *self._data()]
         try:
             seconds = self._watched(
                 f"{stage} {arm_name}", module, arguments, f"{stage}-{arm_name}", follow
@@ -332,7 +262,7 @@ class Experiment:
     def _conclude(self, document: ResultDocument) -> ResultDocument:
         """Draw the verdict, post what it rests on and publish the finished result."""
         standings = self.session.standings()
-        self._keep_gate_evidence(self.run.folder)
+        keep_gate_evidence(self.session, self.run.folder)
         document = decide_run(self.run, with_executed(document, self.run), standings)
         root = self.session.options.root
         document = with_evidence(document, self.run, root, self._redactor, ended=True)

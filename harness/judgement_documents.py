@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from harness.feasibility import FeasibilityRecord
 from harness.record_version import VersionOne
 from harness.result_rules import Reason, Verdict
-from harness.run_documents import RunDocument, Text, Whole
+from harness.run_documents import PlannedGate, RunDocument, Text, Whole
 from harness.spec_part import Count, NonNegative, PlainName, Sha256
 
 Number = int | float
@@ -131,6 +131,7 @@ class DecisionReport(RunDocument):
     defects: tuple[DefectReport, ...]
     capped_verdict: Verdict
     capped_reason: Reason
+    gates: dict[str, PlannedGate]
     secondary: dict[str, tuple[SecondaryReport, ...]]
     grader_disagreements: GraderDisagreements
 

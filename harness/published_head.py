@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.manifest import MANIFEST_NAME
 from harness.manifest_entry import read_chain
+from harness.reading import read_regular
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -38,7 +39,7 @@ def head_line(folder: Path) -> str:
     path = folder / MANIFEST_NAME
     if path.is_symlink() or not path.is_file():
         return "manifest head: none, there is no manifest"
-    chain = read_chain(path.read_bytes(), MANIFEST_NAME)
+    chain = read_chain(read_regular(path), MANIFEST_NAME)
     if chain.findings:
         return "manifest head: none, the manifest is broken"
     if not chain.is_sealed:

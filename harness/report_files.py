@@ -16,6 +16,7 @@ from harness.durable import stored, write_beside
 from harness.errors import DocumentError, HarnessError, UsageError
 from harness.gates.verdict import Outcome
 from harness.plan import PLAN_NAME
+from harness.reading import read_regular
 from harness.redact import Redactor
 from harness.report import (
     HTML_NAME,
@@ -36,7 +37,7 @@ EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 
 
 def draw_into(folder: Path, gsm8k_dir: Path | None, artifacts: Path) -> None:
-    """Draw a run's own report, once, before its manifest is sealed.
+    """Draw a run's own report, before its manifest is sealed; what is there already stays.
 
     Args:
         folder: the run's folder.
@@ -49,9 +50,13 @@ def draw_into(folder: Path, gsm8k_dir: Path | None, artifacts: Path) -> None:
     """
     planted = artifacts / MUTANTS_NAME
     if planted.is_file() and not (folder / MUTANTS_NAME).exists():
-        write_new(folder / MUTANTS_NAME, planted.read_bytes())
+        write_new(folder / MUTANTS_NAME, read_regular(planted))
+    if all((folder / name).exists() for name in REPORT_NAMES):
+        return
     for name, data in drawn_files(_built(folder, gsm8k_dir)).items():
-        write_new(folder / name, data)
+        # A run that was cut off while it was drawn keeps what is there: the bytes are the same.
+        if not (folder / name).exists():
+            write_new(folder / name, data)
 
 
 def drawn_files(report: Report) -> dict[str, bytes]:
@@ -96,7 +101,7 @@ def report_check(folder: Path, gsm8k_dir: Path | None) -> Check:
 
 def _compared(folder: Path, report: Report, again: Mapping[str, bytes], *, drawn: bool) -> Check:
     """Compare a run's own three files with what its records give, byte for byte."""
-    own = {name: (folder / name).read_bytes() for name in REPORT_NAMES}
+    own = {name: read_regular(folder / name) for name in REPORT_NAMES}
     why_not = report.examples.questions_unknown
     if why_not and not _recorded_as_unknown(own[JSON_NAME]):
         return unknown("report", f"the questions it shows cannot be had here: {why_not}")

@@ -24,6 +24,7 @@ from harness.errors import HarnessError
 from harness.evaluation_record import BASE_ARM
 from harness.observations import read_observations
 from harness.plan import PlannedRun, read_plan
+from harness.reading import read_regular
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.spec_rules import ArmRoles, resolve_roles
@@ -112,7 +113,7 @@ class Source:
     def document(self, name: str) -> Any:
         """Return a JSON document of the run, or None where it has none."""
         path = self.run.folder / name
-        return parse_json(path.read_bytes(), where=name) if path.exists() else None
+        return parse_json(read_regular(path), where=name) if path.exists() else None
 
     def timings(self) -> tuple[Row, ...] | None:
         """Return the measured wall seconds by stage, or None where none were kept."""
@@ -133,7 +134,7 @@ def read_source(folder: Path, gsm8k_dir: Path | None, redactor: Redactor) -> Sou
     """
     run = read_plan(folder, gsm8k_dir)
     path = folder / DECISION_NAME
-    decision = parse_json(path.read_bytes(), where=DECISION_NAME) if path.exists() else None
+    decision = parse_json(read_regular(path), where=DECISION_NAME) if path.exists() else None
     result = read_result(folder / RESULT_NAME)
     return Source(run, result, decision, _predictions(run), redactor)
 

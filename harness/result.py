@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from harness.digest import canonical_json, parse_json
 from harness.errors import DocumentError
-from harness.reading import read_regular
+from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.result_rules import Reason, Status, Verdict, broken_result_rule, refuse_losses
 from harness.store import write_json_atomic
 
@@ -232,8 +232,13 @@ class ResultDocument(_Record):
 
 
 def read_result(path: Path) -> ResultDocument:
-    """Read a result document from disk, as strictly as it was written."""
-    return parse_result(parse_json(read_regular(path), where=str(path)), where=str(path))
+    """Read a result document from disk, as strictly as it was written.
+
+    It holds the posted evidence, so it may be as large as a file of rows.
+    """
+    return parse_result(
+        parse_json(read_regular(path, max_bytes=MAX_ROWS_BYTES), where=str(path)), where=str(path)
+    )
 
 
 def publish(path: Path, document: ResultDocument, *, revised: Collection[str] = ()) -> None:

@@ -51,6 +51,7 @@ class EffectiveConfig(RunDocument):
     advantage_mode: Text
     tau: Positive | None
     similarity: Text | None
+    similarity_parameters: dict[str, Any] | None
     group_size: Count
     groups_per_batch: Count
     rollouts_per_step: Count
@@ -66,6 +67,16 @@ class EffectiveConfig(RunDocument):
     data_seed: Seed
     remove_constant_reward_groups: bool
     kl_penalty_coef: float
+    checkpoint_every: Count
+    sampling_seeds: Text
+
+
+class TimingRow(RunDocument):
+    """One line of ``timings.jsonl``: wall seconds of a stage that ended, its start included."""
+
+    stage: Text
+    arm: Text
+    seconds: NonNegative
 
 
 class PlannedArm(RunDocument):
@@ -112,6 +123,7 @@ class PlanDocument(RunDocument):
     problems: PlannedProblems
     arms: dict[str, PlannedArm]
     gates: dict[str, PlannedGate] = Field(default_factory=dict)
+    pilot_steps: Count | None = None
 
 
 class AdvantageMoments(RunDocument):

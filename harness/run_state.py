@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.digest import parse_json
 from harness.errors import DocumentError, StoreError
+from harness.reading import read_regular
 from harness.result import ResultDocument, read_result
 from harness.run_files import PLAN_NAME, RESULT_NAME, SPEC_COPY_NAME
 from harness.store import TornLineError, read_jsonl
@@ -97,8 +98,8 @@ def read_run_state(folder: Path) -> RunState:
     """
     folder = folder.resolve()
     try:
-        plan = parse_json((folder / PLAN_NAME).read_bytes(), where=PLAN_NAME)
-        spec = parse_json((folder / SPEC_COPY_NAME).read_bytes(), where=SPEC_COPY_NAME)
+        plan = parse_json(read_regular(folder / PLAN_NAME), where=PLAN_NAME)
+        spec = parse_json(read_regular(folder / SPEC_COPY_NAME), where=SPEC_COPY_NAME)
         result = read_result(folder / RESULT_NAME)
     except OSError as error:
         raise StoreError(

@@ -24,13 +24,21 @@ from harness.pins import Pins
 from harness.report_model import Report
 from harness.restoration import Provenance
 from harness.result import ResultDocument
-from harness.run_documents import ArmTiming, EffectiveConfig, PlanDocument, RolloutRow, StepRow
+from harness.run_documents import (
+    ArmTiming,
+    EffectiveConfig,
+    PlanDocument,
+    RolloutRow,
+    StepRow,
+    TimingRow,
+)
 from harness.spec_model import ExperimentSpec
 
 SCHEMA_FOLDER = Path(__file__).parent / "schemas"
 DOCUMENTS: dict[str, type[BaseModel]] = {
     "activation_calibration": ActivationCalibration,
     "arm_timing": ArmTiming,
+    "timing_row": TimingRow,
     "correctness_preflight": CorrectnessRecord,
     "decision": DecisionSection,
     "decision_report": DecisionReport,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.digest import parse_json
+from harness.reading import MAX_ROWS_BYTES, read_regular
 
 
 class StepCounter:
@@ -25,7 +26,7 @@ class StepCounter:
             size = path.stat().st_size
             if self._sizes.get(path) != size:
                 self._sizes[path] = size
-                lines = path.read_bytes().split(b"\n")[:-1]
+                lines = read_regular(path, max_bytes=MAX_ROWS_BYTES).split(b"\n")[:-1]
                 self._steps[path] = {
                     int(parse_json(line, where=path.name)["step"]) for line in lines
                 }

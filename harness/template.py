@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.digest import parse_json
+from harness.reading import read_regular
 from harness.spec import parse_spec
 
 SAVED, LOCAL = "exp_6ba12d6b47.json", "local.json"
@@ -33,7 +34,7 @@ def template_document(specs: Path, *, local: bool) -> dict[str, Any]:
         SpecError: when the committed spec it starts from is no longer valid.
     """
     path = specs / (LOCAL if local else SAVED)
-    document = {**parse_json(path.read_bytes(), where=path.name), **PROSE}
+    document = {**parse_json(read_regular(path), where=path.name), **PROSE}
     parse_spec(document, where=f"template from {path.name}")
     return document
 

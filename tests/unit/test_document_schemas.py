@@ -28,6 +28,8 @@ STEM_OF_FILE = {
     r"result\.json": "result",
     r"decision\.json": "decision_report",
     r"evaluator\.json": "evaluator",
+    r"report\.json": "report",
+    r"timings\.jsonl": "timing_row",
     r"arms/[^/]+/attempt-\d+/effective_config\.json": "effective_config",
     r"arms/[^/]+/attempt-\d+/steps\.jsonl": "step_row",
     r"arms/[^/]+/attempt-\d+/rollouts\.jsonl": "rollout_row",
@@ -41,7 +43,7 @@ STEM_OF_SECTION = {
 }
 WITHOUT_A_SCHEMA = re.compile(
     r"initial\.json|.*\.safetensors|.*/adapter_config\.json|initial_adapter/.*|observations\.jsonl"
-    r"|arms/[^/]+/(attempt-\d+/start|done)\.json|out/.*"
+    r"|arms/[^/]+/(attempt-\d+/start|done)\.json|out/.*|report\.(md|html)"
 )
 """Adapters, and files whose readers check each field that they use."""
 
@@ -70,8 +72,11 @@ def documents(run: Path) -> Iterator[tuple[str, str, Any]]:
     result = json.loads((run / "result.json").read_text())
     for name, stem in STEM_OF_SECTION.items():
         yield stem, f"result.json: {name}", result[name]
-    for arm, seconds in json.loads((run / "out" / "timing.json").read_text()).items():
+    timing = json.loads((run / "out" / "timing.json").read_text())
+    for arm, seconds in timing["steps"].items():
         yield "arm_timing", f"timing.json: {arm}", seconds
+    for row in timing["stages"]:
+        yield "timing_row", "timing.json: stages", row
 
 
 def _stem_of_line(line: dict[str, Any]) -> str:

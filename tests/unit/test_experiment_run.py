@@ -84,12 +84,12 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert environment["TINKER_API_KEY"] not in arguments, "a key is never an argument"
         ran.append(f"{module} {arm}")
         run = read_plan(Path(folder), Path(rest[rest.index("--gsm8k-dir") + 1]))
-        (train if module == "harness.arm" else evaluate)(run, arm, rest)
+        (train if module == "harness.arm" else evaluate)(run, arm)
         on_poll()
         return 1.5
 
-    def train(run: Any, arm: str, rest: list[str]) -> None:
-        steps = int(rest[rest.index("--steps") + 1]) if "--steps" in rest else 2
+    def train(run: Any, arm: str) -> None:
+        steps = run.plan["pilot_steps"] or 2
         done = arm_folder(run.folder, arm) / "done.json"
         done.parent.mkdir(parents=True, exist_ok=True)
         done.write_text(
@@ -101,12 +101,11 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (attempt / "start.json").write_text(json.dumps(start))
         config = {**effective_config(run.spec, run.spec.arm(arm)), "steps": steps}
         (attempt / "effective_config.json").write_text(json.dumps(config))
-        about = {"arm": arm, "rollouts": run.spec.batch_size, **STEP}
+        about = {"arm": arm, "attempt": 1, "rollouts": run.spec.batch_size, **STEP}
         rows = [{"step": step, **about} for step in range(steps)]
         (attempt / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def evaluate(run: Any, arm: str, rest: list[str]) -> None:
-        del rest
+    def evaluate(run: Any, arm: str) -> None:
         register_model_tokenizer(run.spec)
         about = {"arm": arm, "seed": 0, "metric": "accuracy", "evaluator_id": freeze_evaluator(run)}
         about |= {"checkpoint": "final", "reference": "1"}

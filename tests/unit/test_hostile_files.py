@@ -141,7 +141,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "done": ("done.json", lambda path: read_done(path.parents[2], path.parent.name)),
     "grade": ("answers.jsonl", lambda path: grade_command([str(path)])),
 }
-EMPTY_IS_RIGHT = {"rows", "checkpoints of the stock loop", "observations", "offline rows", "grade"}
+EMPTY_IS_RIGHT = {"rows", "checkpoints of the stock loop", "observations", "offline rows"}
 """Where no row is no error here; that rows are missing is said by who needs them."""
 
 

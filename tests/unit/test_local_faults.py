@@ -108,7 +108,8 @@ def test_a_run_of_another_version_is_refused_by_version(tmp_path: Path, version:
     with pytest.raises(PlanVersionError, match="expected: version 1") as error:
         read_plan(run.folder, tmp_path / "rows")
     assert f"found: version {version!r}" in str(error.value)
-    assert "--fresh" in error.value.fix
+    newer = version == 2
+    assert ("a newer harness wrote" if newer else "--fresh") in error.value.fix
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=1), timedelta(days=400)])

@@ -15,7 +15,7 @@ import pytest
 from canaries import canaries, leaks, leaks_under
 from mini_project import ROOT
 from recording_proxy import Recording, recording_proxy
-from small_run import GRPO, GS1, small_spec_json, write_rows
+from small_run import GRPO, GS1, all_standing, small_spec_json, write_rows
 
 from harness.errors import ServiceError
 from harness.evaluate import BASE_ARM
@@ -64,7 +64,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
             patch.setenv("TINKER_API_KEY", service.api_key)
             rows = write_rows(folder / "rows")
             options = Options(ROOT, spec, "url", artifacts=folder / "artifacts", gsm8k_dir=rows)
-            experiment = Experiment(HarnessSession(options, report=said.append))
+            session = HarnessSession(options, report=said.append)
+            vars(session)["standings"] = lambda: all_standing(*session.required)
+            experiment = Experiment(session)
             experiment.ensure_initial_state()
             experiment.evaluate(BASE_ARM)
             for arm in (GRPO, GS1):

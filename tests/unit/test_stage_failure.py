@@ -111,6 +111,7 @@ def asks_on(hand: HandClock, fault: str, at_s: float) -> Run:
     """Stand for a process whose SDK keeps asking for an hour after an answer of this kind."""
 
     def run(environment: Environment, log: Path, poll: Callable[[], None]) -> float:
+        del log
         answers, said = Path(environment[LOG_VARIABLE]), False
         while hand.at_s < 3600.0:
             if not said and hand.at_s >= at_s:
