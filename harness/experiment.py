@@ -223,7 +223,7 @@ class Experiment:
     def _scrub(self, arm_name: str) -> None:
         """Take secrets out of what the stock loop wrote by itself, before it is entered."""
         for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
-            for name in scrub_files(folder):
+            for name in scrub_files(folder, self.run.folder):
                 self.session.report(f"{arm_name}: a secret was taken out of cookbook/{name}")
 
     def _new_log(self, stem: str) -> Path:

@@ -181,7 +181,7 @@ def test_a_long_line_is_cut_but_never_through_a_secret() -> None:
 def test_files_of_a_library_are_gone_through(tmp_path: Path) -> None:
     (tmp_path / "code.diff").write_bytes(b"+key = " + ANY.encode() + b"\n\xff")
     (tmp_path / "metrics.jsonl").write_text('{"reward": 0.5}\n')
-    assert scrub_files(tmp_path) == ["code.diff"]
+    assert scrub_files(tmp_path, tmp_path) == ["code.diff"]
     assert (tmp_path / "code.diff").read_bytes() == b"+key = [redacted:HF_TOKEN]\n\xff"
     assert (tmp_path / "metrics.jsonl").read_text() == '{"reward": 0.5}\n'
     assert redacted_result(lambda: ANY)() == "[redacted:HF_TOKEN]"
