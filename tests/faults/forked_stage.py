@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -23,6 +24,11 @@ _FORKS.set_forkserver_preload(
 )
 _POLL_S = 0.1
 _GRACE_S = 10.0
+
+
+def import_ahead() -> None:
+    """Start the fork server now, so that it has everything imported when the first stage comes."""
+    forkserver.ensure_running()
 
 
 def stage_child(
@@ -40,6 +46,17 @@ def stage_child(
     os._exit(code)
 
 
+def fork_stage(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path
+) -> BaseProcess:
+    """Start a stage and return its process."""
+    process = _FORKS.Process(
+        target=stage_child, args=(module, list(arguments), dict(environment), str(log_path))
+    )
+    process.start()
+    return process
+
+
 def run_forked(
     module: str,
     arguments: Sequence[str],
@@ -51,10 +68,7 @@ def run_forked(
     """Do what ``run_stage`` does."""
     started_s = time.monotonic()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    process = _FORKS.Process(
-        target=stage_child, args=(module, list(arguments), dict(environment), str(log_path))
-    )
-    process.start()
+    process = fork_stage(module, arguments, environment, log_path)
     try:
         while process.is_alive():
             process.join(_POLL_S)
