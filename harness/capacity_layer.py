@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from harness.capacity import CapacityError, CapacityExhaustedError, CapacityState, Refusal
-from harness.service_fault import FaultKind, fault_of_error
 from harness.stage_watch import Clock
 
 T = TypeVar("T")
@@ -85,27 +84,6 @@ class CapacityLayer:
             else:
                 self.state.progressed(self.state.steps)
                 return value
-
-    def call(self, work: Callable[[], T]) -> T:
-        """Run work of this process that asks the service through the SDK.
-
-        Raises:
-            CapacityExhaustedError: as :meth:`run`.
-        """
-
-        def attempt() -> T:
-            started_s = self.clock.now_s()
-            try:
-                return work()
-            except Exception as error:
-                fault = fault_of_error(error)
-                if fault is None or fault.kind is not FaultKind.CAPACITY:
-                    raise
-                # The SDK kept asking before it gave up: the refusal is as old as the attempt.
-                self.state.refused("call", fault.message, started_s)
-                raise CapacityError("the service refused", found=fault.message) from error
-
-        return self.run(attempt)
 
     def _wait(self, error: CapacityError) -> None:
         now_s = self.clock.now_s()

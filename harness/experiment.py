@@ -7,7 +7,7 @@ alone. ``result.json`` is brought up to date as each one ends.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,10 @@ from harness.result import RESULT_NAME, ResultDocument, publish, read_result, re
 from harness.run_lock import RunLock, acquire
 from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
 from harness.run_start import keep_gate_evidence, new_run, unfinished_run
-from harness.service import create_initial_state
 from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
 from harness.stopping import continue_command
-from harness.store import write_json_atomic
 from harness.supervision import Supervision
 from harness.timings import record_timing
 
@@ -106,22 +104,14 @@ class Experiment:
         seeds = self.run.spec.decision_rule.seeds
         for seed in seeds[:1] if self.pilot_steps else seeds:
             if not self.run.initial_path(seed).exists():
-                self.supervision.work(
-                    "initial state", lambda seed=seed: self._create_initial_state(seed)
+                self._watched(
+                    "initial state",
+                    "harness.initial_state",
+                    [str(self.run.folder), str(seed), *self._data()],
+                    f"initial-seed{seed}",
+                    lambda: lambda: None,
                 )
         return self.run.initial_state()
-
-    def _create_initial_state(self, seed: int) -> None:
-        path = self.run.initial_path(seed)
-        with self.sdk_client() as client:
-            state = create_initial_state(
-                client,
-                self.run.spec,
-                seed=seed,
-                name=f"{path.stem}-{self.run.folder.name}",
-                folder=self.run.initial_adapter(seed),
-            )
-        write_json_atomic(path, state.to_json())
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -190,30 +180,45 @@ class Experiment:
         arm_name: str,
         follow: Callable[[], Callable[[], None]],
     ) -> None:
-        gsm8k_dir = self.session.options.gsm8k_dir
-        data = ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
-        arguments = [str(self.run.folder), arm_name, *data]
         stage = module.removeprefix("harness.")
+        arguments = [str(self.run.folder), arm_name, *self._data()]
+        try:
+            seconds = self._watched(
+                f"{stage} {arm_name}", module, arguments, f"{stage}-{arm_name}", follow
+            )
+        finally:
+            self._scrub(arm_name)
+        record_timing(self.run.folder, stage, arm_name, seconds)
+        self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
+        enter_all(self.run.folder, ignored=GROWING_FILES)
+
+    def _data(self) -> list[str]:
+        gsm8k_dir = self.session.options.gsm8k_dir
+        return ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
+
+    def _watched(
+        self,
+        where: str,
+        module: str,
+        arguments: Sequence[str],
+        log_stem: str,
+        follow: Callable[[], Callable[[], None]],
+    ) -> float:
+        """Run a stage's process under supervision and return its seconds."""
 
         def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
-            try:
-                return run_stage(
-                    module, arguments, environment=environment, log_path=log, on_poll=on_poll
-                )
-            finally:
-                self._scrub(arm_name)
+            return run_stage(
+                module, arguments, environment=environment, log_path=log, on_poll=on_poll
+            )
 
-        seconds = self.supervision.stage(
-            f"{stage} {arm_name}",
+        return self.supervision.stage(
+            where,
             self.session.service.environment(),
-            lambda: self._new_log(f"{stage}-{arm_name}"),
+            lambda: self._new_log(log_stem),
             follow,
             run,
             trains=module == "harness.arm",
         )
-        record_timing(self.run.folder, stage, arm_name, seconds)
-        self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
-        enter_all(self.run.folder, ignored=GROWING_FILES)
 
     def _scrub(self, arm_name: str) -> None:
         """Take secrets out of what the stock loop wrote by itself, before it is entered."""

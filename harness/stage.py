@@ -1,7 +1,8 @@
 """Runs one stage of an experiment as a process and follows it from its files.
 
-A stage is ``python -m harness.arm`` or ``python -m harness.evaluate``. Its log goes to a file; its
-progress is read from ``steps.jsonl`` as lines appear, the same file a person would watch.
+A stage is ``python -m harness.initial_state``, ``harness.arm`` or ``harness.evaluate``. Its log
+goes to a file; its progress is read from ``steps.jsonl`` as lines appear, the same file a person
+would watch.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from harness.parent_watch import WATCH_VARIABLE
 from harness.reading import open_regular
 from harness.redact import is_secret_name
 from harness.secrets_out import add_secret
+from harness.stage_failure import stage_failed
 from harness.stage_log import LogCopy
 
 _PACKAGE_ROOT = Path(__file__).parents[1]
 _POLL_S = 0.25
 _GRACE_S = 10.0
-_LOG_TAIL_LINES = 12
-_LOG_TAIL_BYTES = 8192
 
 Report = Callable[[str], None]
 
@@ -69,7 +69,7 @@ def run_stage(
         on_poll: called a few times a second while it runs, and once after.
 
     Raises:
-        ArmError: when it exits with anything but 0, with the end of its log.
+        ArmError: when it exits with anything but 0, with its last words and the end of its log.
     """
     started_s = time.monotonic()
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,13 +100,7 @@ def run_stage(
         log.join()
     on_poll()
     if exit_code != 0:
-        raise ArmError(
-            f"the stage {module} {' '.join(arguments[1:2])} failed",
-            expected="exit code 0",
-            found=f"exit code {exit_code}",
-            where=_tail(log_path),
-            fix=f"read {log_path.name} in the run's folder",
-        )
+        raise stage_failed(module, arguments, exit_code, log_path)
     return time.monotonic() - started_s
 
 
@@ -132,13 +126,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _tail(path: Path) -> str:
-    with open_regular(path) as stream:
-        stream.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
-        lines = stream.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-    return "\n".join(lines[-_LOG_TAIL_LINES:])
 
 
 class StepProgress:

@@ -68,19 +68,6 @@ class Supervision:
         self.state.progressed(self.count_steps())
         self.layer = CapacityLayer(self.state, self.clock, self._say)
 
-    def work(self, what: str, work: Callable[[], T]) -> T:
-        """Run work that asks the service from this process.
-
-        Args:
-            what: its name, for the summary.
-            work: the work.
-
-        Raises:
-            CapacityExhaustedError: when the service had no capacity; the run has ended.
-            HarnessError: whatever stopped the work; the run can be continued.
-        """
-        return self._guarded(what, lambda: self.layer.call(work))
-
     def stage(
         self,
         where: str,

@@ -16,7 +16,7 @@ from harness.local_service.process import EmbeddedService, start_service
 from harness.plugin import SESSION
 from harness.store import write_json_atomic
 from tests.faults.fault_summary import FaultSummary
-from tests.faults.forked_stage import run_forked
+from tests.faults.forked_stage import import_ahead, run_forked
 from tests.faults.small_experiment import ARM, Records, SmallRun, small_spec
 
 HERE = Path(__file__).parent
@@ -24,6 +24,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedService]:
+    """The one service; what forks stages imports while it starts."""
+    import_ahead()
     folder = tmp_path_factory.mktemp("service")
     with start_service(folder, base_model=small_spec()["base_model"]) as running:
         yield running
@@ -64,6 +66,12 @@ def small_run(
     service: EmbeddedService, proxy: FaultProxy, undisturbed: Undisturbed, tmp_path: Path
 ) -> SmallRun:
     return SmallRun(tmp_path / "run", service, proxy, undisturbed.initial)
+
+
+@pytest.fixture
+def unstarted_run(service: EmbeddedService, proxy: FaultProxy, tmp_path: Path) -> SmallRun:
+    """A run that has to make its initial state."""
+    return SmallRun(tmp_path / "run", service, proxy, None)
 
 
 @pytest.fixture

@@ -12,15 +12,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from harness.errors import ArmError
+from harness.stage_failure import stage_failed
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["harness.arm", "harness.evaluate", "harness.stage_process"])
+_FORKS.set_forkserver_preload(
+    ["harness.initial_state", "harness.arm", "harness.evaluate", "harness.stage_process"]
+)
 _POLL_S = 0.1
 _GRACE_S = 10.0
+
+
+def import_ahead() -> None:
+    """Start the fork server now, so that it has everything imported when the first stage comes."""
+    forkserver.ensure_running()
 
 
 def stage_child(
@@ -38,6 +46,17 @@ def stage_child(
     os._exit(code)
 
 
+def fork_stage(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path
+) -> BaseProcess:
+    """Start a stage and return its process."""
+    process = _FORKS.Process(
+        target=stage_child, args=(module, list(arguments), dict(environment), str(log_path))
+    )
+    process.start()
+    return process
+
+
 def run_forked(
     module: str,
     arguments: Sequence[str],
@@ -49,10 +68,7 @@ def run_forked(
     """Do what ``run_stage`` does."""
     started_s = time.monotonic()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    process = _FORKS.Process(
-        target=stage_child, args=(module, list(arguments), dict(environment), str(log_path))
-    )
-    process.start()
+    process = fork_stage(module, arguments, environment, log_path)
     try:
         while process.is_alive():
             process.join(_POLL_S)
@@ -62,13 +78,7 @@ def run_forked(
         raise
     on_poll()
     if process.exitcode != 0:
-        tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-12:])
-        raise ArmError(
-            f"the stage {module} failed",
-            expected="exit code 0",
-            found=f"exit code {process.exitcode}",
-            where=tail,
-        )
+        raise stage_failed(module, arguments, process.exitcode or 0, log_path)
     return time.monotonic() - started_s
 
 

@@ -1,6 +1,6 @@
 """One small arm after another on one service, each killed when a request says so.
 
-Stages are forked from a process that has imported them; every request of theirs passes a proxy that
+Stages are forked (`forked_stage`); every request of theirs passes a proxy that
 counts it, and a plan says at which one the stage is killed with SIGKILL, before the service sees
 the request or after it has answered.
 """
@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +32,7 @@ from harness.problems import load_problems
 from harness.service import create_initial_state
 from harness.spec import LoadedSpec, load_spec
 from harness.store import read_jsonl, write_json_atomic
+from tests.faults.forked_stage import fork_stage
 from tests.unit.recording_proxy import Recording, recording_proxy
 
 ROOT = Path(__file__).parents[2]
@@ -96,12 +95,12 @@ class Outcome:
 
 @dataclass
 class Arena:
-    """The service, the proxy before it and the process that stages are forked from."""
+    """The service, the folder of its checkpoints and the proxy before it."""
 
     folder: Path
+    data_dir: Path
     service: EmbeddedService
     proxy: Recording
-    zygote: subprocess.Popen[bytes]
     initial: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -130,7 +129,7 @@ class Arena:
         os.kill(self.service.pid, signal.SIGKILL)
         self.service.wait(30)
         self.service.stop()
-        self.service = start_service(self.folder / "service", base_model="embedded/gradeschool")
+        self.service = start_service(self.data_dir, base_model="embedded/gradeschool")
         self.proxy.target = self.service.base_url
 
     def new_run(self, name: str) -> PlannedRun:
@@ -147,40 +146,28 @@ class Arena:
 
     def stage(self, run: PlannedRun, module: str, kill: Kill = never, when: str = "before") -> int:
         """Run one stage and return its exit status; -9 when it was killed."""
-        order = {
-            "module": module,
-            "argv": [str(run.folder), ARM, "--gsm8k-dir", str(self.rows)],
-            "environment": {
-                "TINKER_BASE_URL": self.proxy.base_url,
-                "TINKER_API_KEY": self.service.api_key,
-            },
-            "log": str(run.folder / f"{module}.log"),
+        arguments = [str(run.folder), ARM, "--gsm8k-dir", str(self.rows)]
+        environment = {
+            "TINKER_BASE_URL": self.proxy.base_url,
+            "TINKER_API_KEY": self.service.api_key,
+            "TINKER_TELEMETRY": "0",
         }
         with self._lock:
             # No request is judged before the process is known.
             self._seen, self._kill, self._when = 0, kill, when
-            self._tell(order)
-            self._pid = self._answer()["pid"]
-        status = self._answer()["status"]
+            log = run.folder / f"{module}.log"
+            process = fork_stage(f"harness.{module}", arguments, environment, log)
+            self._pid = process.pid or 0
+        process.join()
         with self._lock:
             self._pid = 0
-        return status
+        assert process.exitcode is not None
+        return process.exitcode
 
     @property
     def requests_seen(self) -> int:
         """How many requests the last stage made."""
         return self._seen
-
-    def _tell(self, order: dict[str, Any]) -> None:
-        stdin = self.zygote.stdin
-        assert stdin is not None
-        stdin.write(json.dumps(order).encode() + b"\n")
-        stdin.flush()
-
-    def _answer(self) -> dict[str, int]:
-        stdout = self.zygote.stdout
-        assert stdout is not None
-        return json.loads(stdout.readline())
 
     def _look(self, when: str, method: str, path: str, body: bytes) -> None:
         with self._lock:
@@ -208,7 +195,7 @@ class Arena:
         """Read a finished run."""
         done = read_done(run.folder, ARM)
         assert done is not None, "the arm has not finished"
-        store = CheckpointStore(self.folder / "service")
+        store = CheckpointStore(self.data_dir)
         ref = parse_uri(done["state_uri"])
         arm = arm_folder(run.folder, ARM)
         predictions = read_jsonl(predictions_path(run.folder, ARM))
@@ -225,30 +212,7 @@ class Arena:
 
 
 @contextmanager
-def open_arena(folder: Path) -> Iterator[Arena]:
-    """Start service, proxy and zygote, and end them."""
-    script = Path(__file__).with_name("resume_zygote.py")
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "TINKER_TELEMETRY": "0",
-        "PYTHONPATH": str(ROOT),
-    }
-    zygote = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    )
-    service = start_service(folder / "service", base_model="embedded/gradeschool")
-    arena = None
-    try:
-        with recording_proxy(service.base_url) as proxy, zygote:
-            arena = Arena(folder, service, proxy, zygote)
-            assert "ready" in arena._answer()
-            yield arena
-            assert zygote.stdin is not None
-            zygote.stdin.close()
-    finally:
-        zygote.kill()
-        (arena.service if arena else service).stop()
+def open_arena(folder: Path, data_dir: Path, service: EmbeddedService) -> Iterator[Arena]:
+    """Put a proxy before a service whose checkpoints are in ``data_dir``, and order stages."""
+    with recording_proxy(service.base_url) as proxy:
+        yield Arena(folder, data_dir, service, proxy)

@@ -13,6 +13,7 @@ from harness.arm import arm_folder, read_done
 from harness.attempts import read_attempts
 from harness.conclusion import restores_of_arms
 from harness.evaluate import predictions_path
+from harness.local_service.process import EmbeddedService, start_service
 from harness.plan import PlannedRun
 from harness.store import read_jsonl
 from tests.faults.resume_arena import (
@@ -31,9 +32,22 @@ KILLED = -9
 
 
 @pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    with open_arena(tmp_path_factory.mktemp("arena")) as opened:
+def arena(service: EmbeddedService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    folder = tmp_path_factory.mktemp("arena")
+    with open_arena(folder, service.log_path.parent, service) as opened:
         yield opened
+
+
+@pytest.fixture
+def arena_to_break(tmp_path: Path) -> Iterator[Arena]:
+    """An arena with a service of its own."""
+    data_dir = tmp_path / "service"
+    service = start_service(data_dir, base_model="embedded/gradeschool")
+    with open_arena(tmp_path, data_dir, service) as opened:
+        try:
+            yield opened
+        finally:
+            opened.service.stop()
 
 
 class Reference:
@@ -100,9 +114,11 @@ def test_killed_twice_an_arm_ends_as_if_it_never_was(arena: Arena, reference: Re
     assert [(row["step"], row["after_restore"]) for row in restored] == [(1, 1), (2, 2)], restored
 
 
+@pytest.mark.slow
 def test_a_killed_service_on_its_folder_serves_what_it_had(
-    arena: Arena, reference: Reference
+    arena_to_break: Arena, reference: Reference
 ) -> None:
+    arena = arena_to_break
     run = arena.new_run("service")
     assert arena.stage(run, "arm", at("optim_step", 2)) == KILLED
     arena.restart_service()
@@ -134,7 +150,7 @@ def test_without_a_kept_state_the_arm_starts_over(arena: Arena, reference: Refer
     attempt = arm_folder(run.folder, ARM) / "attempt-01"
     for row in read_jsonl(attempt / "cookbook" / "checkpoints.jsonl"):
         folder, kind, name = row["state_path"].removeprefix("tinker://").split("/")
-        saved = arena.folder / "service" / "runs" / folder.replace(":", ".") / kind / name
+        saved = arena.data_dir / "runs" / folder.replace(":", ".") / kind / name
         if saved.exists():
             saved.rename(saved.with_name(f".{name}.gone"))
     equal(arena, run, reference.outcome)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.capacity import CapacityExhaustedError
-from harness.errors import HarnessError
+from harness.errors import HarnessError, ServiceError
 from harness.fault_proxy import FaultProxy, Rule, status
 from tests.faults import wire_faults as wire
 from tests.faults.conftest import Undisturbed
@@ -22,7 +22,7 @@ from tests.faults.small_experiment import ARM, SmallRun
 
 Rules = Callable[[], list[Rule]]
 SAMPLE, TRAIN = "Sample", "ForwardBackward"
-STALL_S, DEAD_S = 60.0, 60.0
+STALL_S, DEAD_S, BILL_S = 60.0, 60.0, 30.0
 
 
 class Stop(NamedTuple):
@@ -149,6 +149,27 @@ def test_a_lasting_fault_stops_the_run_and_the_same_command_continues_it(
     small_run.experiment().train(ARM)
     assert small_run.said[-3].endswith("continued"), small_run.said
     assert small_run.records() == undisturbed.records, f"other numbers after {name}"
+
+
+def test_a_bill_while_the_initial_state_is_made_stops_the_run_at_once(
+    unstarted_run: SmallRun,
+    proxy: FaultProxy,
+    undisturbed: Undisturbed,
+    request: pytest.FixtureRequest,
+) -> None:
+    proxy.rules = [Rule("create_model", status(402))]
+    started_s = time.monotonic()
+    with pytest.raises(ServiceError, match="billing") as stop:
+        unstarted_run.experiment().train(ARM)
+    seconds, hits = time.monotonic() - started_s, proxy.rules[0].hits
+    about = {"hits": hits, "seconds": seconds, "says": stop.value.problem}
+    recorded(request, "402 on the initial state", outcome=STOPPED, **about)
+    assert seconds <= BILL_S, f"noticed after {seconds:.1f} s; the SDK alone pauses for 3600 s"
+    summary = unstarted_run.result().summary
+    assert summary.startswith("small: stopped in initial state, the service asks for billing")
+    proxy.rules = []
+    unstarted_run.experiment().train(ARM)
+    assert unstarted_run.records() == undisturbed.records, "other numbers after the bill was paid"
 
 
 @pytest.mark.parametrize(

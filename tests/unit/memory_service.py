@@ -161,6 +161,21 @@ def parse_reply(data: bytes) -> Reply:
     return Reply(int(first.split()[1]), headers, body)
 
 
+def refused(reply: Reply, status: int, names: str = "") -> Reply:
+    """Check that a request was refused with a status and names what is wrong."""
+    assert reply.status == status, f"{reply.status}, not {status}: {reply.body[:300]!r}"
+    assert names in reply.json()["error"], f"{names!r} is not named: {reply.json()['error'][:300]}"
+    return reply
+
+
+def done(served: MemoryService, reply: Reply) -> Reply:
+    """Return the result of a request that was taken."""
+    found = served.result(reply)
+    assert found.status == 200, f"no result: {found.status} {found.body[:300]!r}"
+    assert b'"error"' not in found.body, f"it failed: {found.body[:300]!r}"
+    return found
+
+
 @contextmanager
 def memory_service(model_dir: Path, data_dir: Path, name: str) -> Iterator[MemoryService]:
     served = MemoryService(model_dir, data_dir, name)

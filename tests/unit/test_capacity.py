@@ -139,7 +139,7 @@ def test_other_errors_are_not_waited_for() -> None:
         raise ServiceError("something else")
 
     with pytest.raises(ServiceError, match="something else"):
-        work.call(broken)
+        work.run(broken)
     assert hand.waits == []
 
 
