@@ -22,6 +22,7 @@ from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 from harness.digest import sha256_file, sha256_json
 from harness.errors import ServiceError
 from harness.local_service.tokenizer import load_tokenizer
+from harness.proxy_headers import dressed
 from harness.spec_model import ExperimentSpec
 
 EMBEDDED_MODEL_PREFIX = "embedded/"
@@ -150,9 +151,10 @@ def adapter_digest(folder: Path) -> str:
 
 def _download(url: str, relative: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response:
+        request = dressed(urllib.request.Request(url))
+        with urllib.request.urlopen(request, timeout=_DOWNLOAD_TIMEOUT_S) as response:
             return response.read()
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, OSError, ValueError) as error:
         # The address is signed, so it never appears in the message.
         raise ServiceError(
             "a file of an exported adapter cannot be downloaded",

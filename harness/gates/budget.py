@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +30,6 @@ from harness.spec_model import ExperimentSpec
 
 SAMPLE_ITEMS = 128
 WARM_UP_ITEMS = 8
-CPU_ONLY = {
-    "gpu_count": 0,
-    "allocation_source": "the embedded service and the harness compute on the CPU only",
-}
-NO_EVIDENCE = {"gpu_count": None, "allocation_source": None}
 
 
 @dataclass(frozen=True)
@@ -91,11 +87,17 @@ def feasibility_record(
     pilot: PilotTiming,
     evaluation: EvaluationTiming,
     service_start_s: float,
-    *,
-    embedded: bool,
+    allocation: Mapping[str, int | str | None],
 ) -> FeasibilityRecord:
-    """Return the record of contract §6; a service that is not embedded shows no allocation."""
-    allocation = CPU_ONLY if embedded else NO_EVIDENCE
+    """Return the record of contract §6.
+
+    Args:
+        spec: the plan.
+        pilot: times of the pilot.
+        evaluation: times of the sample of items.
+        service_start_s: seconds the service took to start.
+        allocation: gpu_count and allocation_source, each None without evidence.
+    """
     arms, trainings = len(spec.arms), len(spec.trainings)
     step_s = _steps_to_scale(spec, pilot)
     effective = planned_config(spec, evaluation.planned_items)

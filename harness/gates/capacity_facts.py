@@ -19,6 +19,7 @@ from harness.capacity import CapacityState
 from harness.fault_proxy import FaultProxy, Rule, fault_proxy, status
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
+from harness.proxy_headers import also_at
 from harness.redact import Redactor
 from harness.service_fault import FaultKind
 from harness.stage_watch import Clock, StageWatch
@@ -38,7 +39,8 @@ def measure_capacity(probe: LiveProbe, environment: Mapping[str, str]) -> Measur
     """
     plain = _completions(probe, probe.client)
     facts: list[Fact] = []
-    with fault_proxy(environment["TINKER_BASE_URL"]) as proxy:
+    target = environment["TINKER_BASE_URL"]
+    with fault_proxy(target) as proxy, also_at(proxy.base_url, target):
         for code in CODES:
             path = probe.folder / f"answers-{code}.jsonl"
             facts += _one_status(probe, environment, proxy, plain, path, code)
