@@ -26,6 +26,7 @@ from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.pilot_timing import PilotTiming
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.sdk_generation import sampling_client
 from harness.spec_model import ExperimentSpec
 
 SAMPLE_ITEMS = 128
@@ -64,7 +65,7 @@ def time_evaluation(client: tinker.ServiceClient, run: PlannedRun) -> Evaluation
     problems = run.test_problems()
     evaluator = evaluator_object(run.spec, problems)
     about = {"arm": BASE_ARM, "metric": METRIC}
-    sampler = client.create_sampling_client(base_model=run.spec.base_model).result()
+    sampler = sampling_client(client.create_sampling_client(base_model=run.spec.base_model))
 
     async def timed() -> tuple[float, int]:
         kept: list[dict[str, Any]] = []

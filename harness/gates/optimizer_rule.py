@@ -20,6 +20,7 @@ import tinker
 from harness.gates.fact import Fact, Measured
 from harness.gates.live_probe import EXACT, PROBE_LEARNING_RATE, LiveProbe, Scored, update
 from harness.gates.restoration import adapter_vector
+from harness.sdk_generation import training_client
 
 Vector = npt.NDArray[np.float64]
 
@@ -160,7 +161,7 @@ def _warm_start(probe: LiveProbe) -> str:
 
 
 def _load(probe: LiveProbe, uri: str) -> tinker.TrainingClient:
-    return probe.client.create_training_client_from_state(uri).result()
+    return training_client(probe.client.create_training_client_from_state(uri))
 
 
 def _gradient(probe: LiveProbe, uri: str, rows: Sequence[Scored], name: str) -> Vector:

@@ -21,6 +21,7 @@ from harness.health import require_health
 from harness.local_service.gateway import draw_tokens
 from harness.local_service.process import EmbeddedService, start_service
 from harness.proxy_headers import headers_sent
+from harness.sdk_generation import training_client
 from harness.service import export_adapter
 from harness.service_profiles import profile_named
 from harness.session import HarnessSession, Options
@@ -82,11 +83,13 @@ def test_the_sdks_own_clients_all_carry_the_headers(
     headers = SHARED.header_values(guarded.environment())
     with recording_proxy(guarded.base_url, keep_host=True) as recording:
         with headers_sent(recording.base_url, headers):
-            about = {"base_url": recording.base_url, "api_key": guarded.api_key}
-            with tinker.ServiceClient(**about) as client:
-                training = client.create_lora_training_client(MODEL, rank=2, seed=1).result()
+            base_url, key = recording.base_url, guarded.api_key
+            with tinker.ServiceClient(base_url=base_url, api_key=key) as client:
+                training = training_client(
+                    client.create_lora_training_client(MODEL, rank=2, seed=1)
+                )
                 export_adapter(client, training, "one", tmp_path / "adapter")
-            tinker.RestClient(**about).get_server_capabilities().result()
+            tinker.RestClient(base_url=base_url, api_key=key).get_server_capabilities().result()
         seen = recording.exchanges
     assert lacking(seen, headers) == []
     assert {"create_session", "create_model", "sessions", "client", "downloads"} <= {

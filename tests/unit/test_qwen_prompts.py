@@ -76,7 +76,8 @@ def test_the_training_prompt_is_the_same_tokens(
 
     async def first_observation() -> tuple[list[int], Any]:
         (env,) = await builder.make_envs()
-        observation, stop = await env.initial_observation()
+        first: Any = await env.initial_observation()
+        observation, stop = first
         return observation.to_ints(), stop
 
     tokens_T, stop = asyncio.run(first_observation())

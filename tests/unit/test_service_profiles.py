@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import urllib.request
+from http.client import HTTPMessage
 from pathlib import Path
 
 import pytest
@@ -109,7 +111,7 @@ def test_a_redirect_does_not_take_the_headers_along() -> None:
     with headers_sent(base, HEADERS):
         request = dressed(urllib.request.Request(f"{base}/a"))
         after = urllib.request.HTTPRedirectHandler().redirect_request(
-            request, None, 302, "Found", {}, "https://elsewhere.example/b"
+            request, io.BytesIO(), 302, "Found", HTTPMessage(), "https://elsewhere.example/b"
         )
     assert after is not None
     assert "wk-the-identity" not in str(after.header_items())
