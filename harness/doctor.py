@@ -21,6 +21,7 @@ from harness.health import require_health
 from harness.pins import pin_obstacles
 from harness.problems import EMBEDDED_PREFIX, load_problems
 from harness.proxy_headers import headers_sent
+from harness.sdk_generation import SDK_PACKAGE, constraints_name
 from harness.service_access import EMBEDDED, MODEL_DIR, choose_service, service_address
 from harness.service_profiles import PROFILES, ServiceProfile, profile_named
 from harness.spec import LoadedSpec, load_spec
@@ -32,7 +33,6 @@ NEEDED_BYTES = 200_000_000
 COMFORTABLE_BYTES = 2_000_000_000
 THREAD_VARIABLES = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 SHOWN = 4
-SDK_PACKAGE = "tinker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def examine(
     """Yield one finding a check.
 
     Args:
-        root: the project's root, with ``constraints.txt``.
+        root: the project's root, with its constraints files.
         spec_path: the spec to be run.
         artifacts: where records would go.
         service: ``--service``, or None for the spec's own.
@@ -69,7 +69,8 @@ def examine(
         environment: the process's variables.
     """
     yield python_check(sys.version_info[:3])
-    yield packages_check((root / "constraints.txt").read_text(encoding="utf-8"), _installed)
+    pinned = root / constraints_name(_installed(SDK_PACKAGE))
+    yield packages_check(pinned.read_text(encoding="utf-8"), _installed)
     yield threads_check(environment)
     yield disk_check(artifacts)
     yield variables_check(environment)
@@ -113,7 +114,7 @@ def packages_check(constraints: str, installed: Callable[[str], str | None]) -> 
     if other:
         fix = "install the pinned versions (make), or prove the gates again with these"
         return Finding("warn", "packages", _few(other), fix)
-    return Finding("ok", "packages", f"all {len(pinned)} as pinned in constraints.txt")
+    return Finding("ok", "packages", f"all {len(pinned)} as pinned")
 
 
 def _installed(name: str) -> str | None:
