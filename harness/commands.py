@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.command_line import add_artifacts, command_parser, print_json, print_lines
 from harness.errors import UsageError
+from harness.fork_commands import cleanup_command, fork_command
 from harness.service_access import SERVICES
 from harness.session import DEFAULT_SPEC, PACKAGE_ROOT, HarnessSession, Options
 from harness.spec import load_spec
@@ -148,8 +149,10 @@ def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) ->
 
 
 MORE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "cleanup": cleanup_command,
     "compare": compare_command,
     "doctor": doctor_command,
+    "fork": fork_command,
     "plan": plan_command,
     "status": status_command,
     "template": template_command,

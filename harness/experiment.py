@@ -21,6 +21,8 @@ from harness.conclusion import decide_run
 from harness.deviations import with_executed, with_revision
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
+from harness.fork_cleanup import require_cleaned
+from harness.fork_run import FORK_SERVICE, keep_fork, waiting_fork
 from harness.gates.binding import git_state
 from harness.manifest import enter_all, is_sealed, seal
 from harness.plan import (
@@ -116,7 +118,13 @@ class Experiment:
         options, loaded = self.session.options, self.session.loaded
         train = load_problems(loaded.spec, "train", options.gsm8k_dir)
         test = load_problems(loaded.spec, "test", options.gsm8k_dir)
-        run = RunFolder.create(self.artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
+        run = RunFolder.create(
+            self.artifacts,
+            loaded.name,
+            loaded.digest,
+            now=datetime.now(UTC),
+            run_id=waiting_fork(options.artifacts, loaded.name).run_id if self._forked else None,
+        )
         write_new(run.path / SPEC_COPY_NAME, read_regular(options.spec_path, follow=True))
         pins = options.spec_path.with_suffix(".pins.json")
         if pins.exists():
@@ -137,6 +145,11 @@ class Experiment:
         document = with_revision(ResultDocument.start(summary), loaded, options.spec_path.parent)
         publish(run.path / RESULT_NAME, document)
         return run.path
+
+    @property
+    def _forked(self) -> bool:
+        """Whether this is a run on a service that was started for it; pilots are part of none."""
+        return self.session.service_name == FORK_SERVICE and self.pilot_steps is None
 
     def _keep_gate_evidence(self, folder: Path) -> None:
         """Copy the sessions that the gates rest on, so that the run can be judged without us."""
@@ -176,7 +189,11 @@ class Experiment:
                 self.supervision.work(
                     "initial state", lambda seed=seed: self._create_initial_state(seed)
                 )
-        return self.run.initial_state()
+        initial = self.run.initial_state()
+        if self._forked:
+            options, name = self.session.options, self.session.loaded.name
+            keep_fork(options.artifacts, name, self.run.folder, initial["reported"])
+        return initial
 
     def _create_initial_state(self, seed: int) -> None:
         path = self.run.initial_path(seed)
@@ -325,6 +342,7 @@ class Experiment:
 
     def _conclude(self, document: ResultDocument) -> ResultDocument:
         """Draw the verdict, post what it rests on and publish the finished result."""
+        require_cleaned(self.run.folder)
         standings = self.session.standings()
         self._keep_gate_evidence(self.run.folder)
         document = decide_run(self.run, with_executed(document, self.run), standings)
