@@ -36,6 +36,7 @@ from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, read_plan
 from harness.problems import Problem
 from harness.reading import read_regular
+from harness.sdk_generation import sampling_client
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
 from harness.stage_process import run_stage_main
@@ -194,7 +195,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
     service = sdk_client()
     if arm_name == BASE_ARM:
         checkpoint, seed = run.spec.base_model, run.spec.decision_rule.seeds[0]
-        client = service.create_sampling_client(base_model=checkpoint).result()
+        client = sampling_client(service.create_sampling_client(base_model=checkpoint))
     else:
         done = read_done(run.folder, arm_name)
         planned = run.spec.arm(arm_name).steps
@@ -207,7 +208,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
                 fix=f"pytest -m full --arm {arm_name}",
             )
         checkpoint, seed = done["sampler_uri"], run.spec.arm(arm_name).seed
-        client = service.create_sampling_client(model_path=checkpoint).result()
+        client = sampling_client(service.create_sampling_client(model_path=checkpoint))
     about = {
         "arm": arm_name if arm_name == BASE_ARM else run.spec.arm_of(arm_name),
         "seed": seed,

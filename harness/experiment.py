@@ -20,6 +20,8 @@ from harness.conclusion import decide_run
 from harness.deviations import with_executed
 from harness.errors import ArmError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
+from harness.fork_cleanup import require_cleaned
+from harness.fork_run import FORK_SERVICE, keep_fork
 from harness.manifest import enter_all, seal
 from harness.plan import (
     PlannedRun,
@@ -78,6 +80,11 @@ class Experiment:
             self.session.report(f"lock of {self.lock.taken_over}, which is gone: taken over")
         return read_plan(folder, options.gsm8k_dir)
 
+    @property
+    def _forked(self) -> bool:
+        """Whether this is a run on a service that was started for it; pilots are part of none."""
+        return self.session.service_name == FORK_SERVICE and self.pilot_steps is None
+
     @cached_property
     def supervision(self) -> Supervision:
         """What watches this run's stages and says in ``result.json`` what stopped one."""
@@ -111,7 +118,11 @@ class Experiment:
                     f"initial-seed{seed}",
                     lambda: lambda: None,
                 )
-        return self.run.initial_state()
+        initial = self.run.initial_state()
+        if self._forked:
+            options, name = self.session.options, self.session.loaded.name
+            keep_fork(options.artifacts, name, self.run.folder, initial["reported"])
+        return initial
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -261,6 +272,7 @@ class Experiment:
 
     def _conclude(self, document: ResultDocument) -> ResultDocument:
         """Draw the verdict, post what it rests on and publish the finished result."""
+        require_cleaned(self.run.folder)
         standings = self.session.standings()
         keep_gate_evidence(self.session, self.run.folder)
         document = decide_run(self.run, with_executed(document, self.run), standings)

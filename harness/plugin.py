@@ -20,6 +20,7 @@ from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Phase
 from harness.report_guard import SecretFreeReports
 from harness.secrets_out import without_secrets
+from harness.service_profiles import PROFILES
 from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
 from harness.store import write_json_atomic
 from harness.terminal import gate_lines, header_lines
@@ -50,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=DEFAULT_SPEC,
         help=f"experiment spec (default: {DEFAULT_SPEC})",
     )
-    group.addoption("--service", metavar="NAME", help="embedded or url (default: the spec's own)")
+    group.addoption(
+        "--service", metavar="NAME", help=f"{', '.join(PROFILES)} (default: the spec's own)"
+    )
     group.addoption(
         "--arm",
         metavar="ARM",

@@ -21,7 +21,7 @@ from harness.gates.recorder import GateRecorder, measures_ok
 from harness.gates.standing import Standing, standing_of
 from harness.gates.verdict import Outcome, Phase, judge_phases
 from harness.pins import pin_obstacles
-from harness.service_access import ServiceAccess, choose_service, service_identity
+from harness.service_access import EMBEDDED, ServiceAccess, choose_service, service_identity
 from harness.spec import LoadedSpec, load_spec
 
 DEFAULT_SPEC = "specs/local.json"
@@ -101,7 +101,7 @@ class HarnessSession:
     @cached_property
     def unreachable(self) -> str:
         """Why a service that is named by its address does not answer, asked once; else ""."""
-        if self.service_name != "url":
+        if self.service_name == EMBEDDED:
             return ""
         try:
             self.service.environment()

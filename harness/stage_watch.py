@@ -188,6 +188,13 @@ class StageWatch:
             self.stall.poll(steps, excused=refusal is not None)
         self.health.poll()
 
+    def all_sessions(self) -> list[str]:
+        """Return every session the stage opened, those of lines not yet looked at included."""
+        for row in self._answers.new_rows():
+            if "session" in row:
+                self.sessions.append(row["session"])
+        return self.sessions
+
     def _answer(self, row: Mapping[str, Any]) -> None:
         if "session" in row:
             self.sessions.append(row["session"])

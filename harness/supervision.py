@@ -16,7 +16,7 @@ from harness.capacity import CapacityError, CapacityExhaustedError, CapacityStat
 from harness.capacity_layer import CapacityLayer, Waiting, refused_inside
 from harness.errors import HarnessError, StoreError
 from harness.health import missing_sign_of_life
-from harness.release import release_sessions
+from harness.release import Reason, release_sessions, sessions_named
 from harness.stage_watch import AskHealth, Clock, StageWatch
 from harness.step_count import StepCounter
 from harness.stopping import publish_capacity_block, publish_stopped, publish_waiting
@@ -61,6 +61,7 @@ class Supervision:
         self.clock = clock or Clock()
         self.health = health
         self.released = 0
+        self._left_over_finished = False
         self._told = False
         self._summary_waits = False
         self.count_steps = StepCounter(result_path.parent)
@@ -124,16 +125,32 @@ class Supervision:
             watch.poll()
             self._tell()
 
+        self._finish_left_over(environment, log.parent)
         self._told = False
+        ended: tuple[Reason, str] = "interrupted", "the stage was stopped"
         try:
-            return run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
+            seconds = run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
+            ended = "success", "the stage is done"
+            return seconds
         except CapacityError:
-            self.released += release_sessions(environment, watch.sessions)
+            ended = "interrupted", "the service had no capacity"
+            raise
+        except HarnessError:
+            ended = "errored", "the stage failed"
             raise
         finally:
+            # Also after a stop: nothing that this stage opened stays open.
+            self.released += release_sessions(environment, watch.all_sessions(), *ended)
             # The folder is missing when the process could not even be started.
             if log.parent.is_dir():
                 write_json_atomic(log.with_suffix(".watch.json"), watch.record())
+
+    def _finish_left_over(self, environment: Environment, logs: Path) -> None:
+        """Finish, once, what the stages of an earlier session left open when it was killed."""
+        if not self._left_over_finished:
+            self._left_over_finished = True
+            detail = "the process that opened it is gone"
+            release_sessions(environment, sessions_named(logs), "interrupted", detail)
 
     def _health_of(self, environment: Environment) -> AskHealth:
         return lambda: self.health(environment["TINKER_BASE_URL"])
