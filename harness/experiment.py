@@ -7,6 +7,7 @@ alone. ``result.json`` is brought up to date as each one ends.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,12 +18,15 @@ import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
 from harness.attempt_progress import AttemptProgress
+from harness.capacity import CapacityExhaustedError
 from harness.conclusion import decide_run
 from harness.deviations import with_executed, with_revision
 from harness.errors import ArmError, HarnessError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
 from harness.gates.binding import git_state
+from harness.growing_files import growing_names
 from harness.manifest import enter_all, is_sealed, seal
+from harness.parallel_trainings import ParallelTrainings, Relay, StoppedError
 from harness.plan import (
     GATES_FOLDER,
     PLAN_NAME,
@@ -45,6 +49,7 @@ from harness.service import create_initial_state
 from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
+from harness.stage_watch import Clock
 from harness.stopping import continue_command
 from harness.store import RunFolder, write_json_atomic, write_new
 from harness.supervision import Supervision
@@ -67,6 +72,10 @@ class Experiment:
         self._session_timings: list[str] = []
         self._redactor = Redactor.from_environment(os.environ)
         self.lock: RunLock | None = None
+        self.say = Relay(session.report)
+        self._stopping = threading.Event()
+        self._at_work: set[str] = set()
+        self._parallel: ParallelTrainings | None = None
 
     def pilot(self, steps: int) -> Experiment:
         """Return a pilot of ``steps`` steps of the same session."""
@@ -156,8 +165,13 @@ class Experiment:
             self.run.plan["spec"],
             self.run.spec.decision_rule.seeds[0],
             continue_command(options.root, options.spec_path, DEFAULT_SPEC),
-            self.session.report,
+            self.say,
+            Clock(sleep=self._sleep),
         )
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise StoppedError("the session ends")
 
     @property
     def result_path(self) -> Path:
@@ -201,6 +215,9 @@ class Experiment:
     def train(self, arm_name: str) -> dict[str, Any]:
         """Train one arm if the run has not done so, and return its ``done.json``.
 
+        With ``--parallel`` the session's other arms are begun too, and each is scored as soon as
+        it is trained; this returns when its own arm is.
+
         Raises:
             ArmError: when the arm's process fails.
         """
@@ -214,16 +231,64 @@ class Experiment:
                 fix="run the same command again: it starts a new run, with its gates",
             )
         self.ensure_initial_state()
+        if self.session.options.parallel > 1 and self.pilot_steps is None:
+            self._wait_for(arm_name)
+        return self._train(arm_name)
+
+    def _wait_for(self, arm_name: str) -> None:
+        """Begin all arms of the session, unless they are begun, and wait for this one's end."""
+        options = self.session.options
+        if self._parallel is None:
+            names = self.session.planned_arms or (arm_name,)
+            self.say(f"{len(names)} arms, at most {options.parallel} at once: {', '.join(names)}")
+            # What is made at its first use is made here, before there are threads to race for it.
+            self.supervision.count_steps()
+            self._parallel = ParallelTrainings(
+                names, options.parallel, self._train_and_score, self.say, self._stopping
+            )
+        try:
+            if arm_name in self._parallel:
+                self._parallel.wait_for(arm_name)
+        except StoppedError as error:
+            raise ArmError(
+                "the arm was stopped because the run ended",
+                expected="an arm that is trained and scored",
+                found=str(error),
+                where=f"arm {arm_name}",
+                fix="see what ended the run, then run the same command again",
+            ) from error
+        except KeyboardInterrupt as interrupt:
+            self._parallel.stop()
+            self.supervision.interrupted(f"arm {arm_name} and those beside it", interrupt)
+            raise
+
+    def _train_and_score(self, arm_name: str) -> None:
+        """Bring one of several arms at once to its end, in a thread of its own."""
+        try:
+            self._train(arm_name)
+            self._score(arm_name)
+        except CapacityExhaustedError:
+            # The run has ended; what the others do would count for nothing.
+            self._stopping.set()
+            raise
+
+    def close(self) -> None:
+        """End the arms that are still in training."""
+        if self._parallel is not None:
+            self._parallel.stop()
+
+    def _train(self, arm_name: str) -> dict[str, Any]:
         done = read_done(self.run.folder, arm_name)
         if done is not None:
-            self.session.report(f"{arm_name}: already trained in this run")
+            if self._parallel is None:
+                self.say(f"{arm_name}: already trained in this run")
             return done
         folder = arm_folder(self.run.folder, arm_name)
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
 
         def follow() -> AttemptProgress:
             attempt = folder / f"attempt-{next_attempt(folder):02d}"
-            return AttemptProgress(arm_name, attempt, steps, self.session.report)
+            return AttemptProgress(arm_name, attempt, steps, self.say)
 
         extra = ["--steps", str(steps)] if self.pilot_steps else []
         self._stage("harness.arm", arm_name, follow, extra)
@@ -243,13 +308,18 @@ class Experiment:
 
         A score that was cut off keeps its rows: only the missing items are asked for.
         """
+        accuracy = self._score(arm_name)
+        self.say(f"{arm_name}: greedy accuracy {accuracy:.4f}")
+        return accuracy
+
+    def _score(self, arm_name: str) -> float:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             self._stage("harness.evaluate", arm_name, lambda: lambda: None)
-        accuracy = post_scores(self.run, arm_name)
-        post_stage(self.run, self.session.options.root, self._redactor)
-        self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
+        with self.supervision.state.lock:
+            accuracy = post_scores(self.run, arm_name)
+            post_stage(self.run, self.session.options.root, self._redactor)
         return accuracy
 
     def _stage(
@@ -265,30 +335,46 @@ class Experiment:
         stage = module.removeprefix("harness.")
 
         def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
+            def poll() -> None:
+                if self._stopping.is_set():
+                    raise StoppedError(f"{stage} {arm_name} was stopped")
+                on_poll()
+
             try:
                 return run_stage(
-                    module, arguments, environment=environment, log_path=log, on_poll=on_poll
+                    module, arguments, environment=environment, log_path=log, on_poll=poll
                 )
             finally:
                 self._scrub(arm_name)
 
-        seconds = self.supervision.stage(
-            f"{stage} {arm_name}",
-            self.session.service.environment(),
-            lambda: self._new_log(f"{stage}-{arm_name}"),
-            follow,
-            run,
-            trains=module == "harness.arm",
-        )
-        record_timing(self.run.folder, stage, arm_name, seconds)
-        self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
-        enter_all(self.run.folder, ignored=GROWING_FILES)
+        lock = self.supervision.state.lock
+        with lock:
+            self._at_work.add(arm_name)
+            service = self.session.service.environment()
+        try:
+            seconds = self.supervision.stage(
+                f"{stage} {arm_name}",
+                service,
+                lambda: self._new_log(f"{stage}-{arm_name}"),
+                follow,
+                run,
+                trains=module == "harness.arm",
+                arm_name=arm_name,
+            )
+        finally:
+            with lock:
+                self._at_work.discard(arm_name)
+        with lock:
+            record_timing(self.run.folder, stage, arm_name, seconds)
+            self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
+            growing = growing_names(self.run.folder, self._at_work)
+            enter_all(self.run.folder, ignored=GROWING_FILES | growing)
 
     def _scrub(self, arm_name: str) -> None:
         """Take secrets out of what the stock loop wrote by itself, before it is entered."""
         for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
             for name in scrub_files(folder):
-                self.session.report(f"{arm_name}: a secret was taken out of cookbook/{name}")
+                self.say(f"{arm_name}: a secret was taken out of cookbook/{name}")
 
     def _new_log(self, stem: str) -> Path:
         """Return a log name that no earlier attempt used: a run's files are written once."""
