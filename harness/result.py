@@ -6,7 +6,7 @@ once posted neither vanish nor change unnoticed, and a verdict cannot disagree w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
