@@ -47,6 +47,8 @@ from harness.training_grader import training_grader_correct
 BASE_ARM = "base"
 METRIC = "accuracy"
 EVALUATOR_NAME = "evaluator.json"
+ITEMS_IN_FLIGHT = 512
+"""Items asked for and not answered yet, at most: enough to keep a batch of 256 full."""
 _TEMPLATE_PROBLEM = Problem("template", "{question}", "#### 0", "0")
 
 
@@ -152,6 +154,8 @@ async def score(
 ) -> list[dict[str, Any]]:
     """Sample and grade every test item once, greedily; rows come back in item order.
 
+    At most ``ITEMS_IN_FLIGHT`` items are asked for at once, whatever the size of the test set.
+
     Args:
         client: samples from the weights that are scored.
         run: the plan, with its items.
@@ -169,11 +173,16 @@ async def score(
         stop=decoding["stop"],
     )
 
+    room = asyncio.Semaphore(ITEMS_IN_FLIGHT)
+
     async def one(problem: Problem) -> dict[str, Any]:
         if problem.item_id in kept:
             return kept[problem.item_id]
-        prompt = prompt_for(problem, renderer, prefix)
-        answer = await client.sample_async(prompt=prompt, num_samples=1, sampling_params=parameters)
+        async with room:
+            prompt = prompt_for(problem, renderer, prefix)
+            answer = await client.sample_async(
+                prompt=prompt, num_samples=1, sampling_params=parameters
+            )
         sequence = answer.sequences[0]
         text = completion_text(renderer, sequence.tokens)
         row = prediction_row(problem, prompt.to_ints(), sequence, text, about)

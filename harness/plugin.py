@@ -68,6 +68,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where records go (default: artifacts)",
     )
     group.addoption("--gsm8k-dir", metavar="DIR", help="folder with train.jsonl and test.jsonl")
+    group.addoption(
+        "--parallel",
+        metavar="N",
+        type=int,
+        default=1,
+        help="arms that train at once, for a service that can take it (default: 1)",
+    )
     group.addoption("--fresh", action="store_true", help="start a new run, finished or not")
 
 
@@ -88,6 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         artifacts=_from(config, config.option.artifacts),
         gsm8k_dir=_from(config, config.option.gsm8k_dir) if config.option.gsm8k_dir else None,
         fresh=config.option.fresh,
+        parallel=config.option.parallel,
     )
     try:
         session = HarnessSession(options, _reporter(config))
@@ -155,6 +163,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             dropped.append(item)
     config.hook.pytest_deselected(items=dropped)
     items[:] = sorted((item for item in items if item not in dropped), key=_place)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which arms this session will train, after every other selection."""
+    if SESSION in session.config.stash:
+        names = [_argument(item, "arm") for item in session.items]
+        session.config.stash[SESSION].planned_arms = tuple(name for name in names if name)
 
 
 def _check_gate_test(config: pytest.Config, item: pytest.Item) -> None:
@@ -251,6 +266,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if SESSION not in config.stash:
         return
     state = config.stash[SESSION]
+    if EXPERIMENT in config.stash:
+        config.stash[EXPERIMENT].close()
     state.close()
     blocked = bool(state.blocked) or state.ran_unproven()
     session.exitstatus = exit_code(

@@ -41,6 +41,7 @@ class Options:
         artifacts: ``--artifacts``.
         gsm8k_dir: ``--gsm8k-dir``.
         fresh: ``--fresh``.
+        parallel: ``--parallel``, how many arms may train at once.
     """
 
     root: Path
@@ -50,6 +51,7 @@ class Options:
     artifacts: Path = Path("artifacts")
     gsm8k_dir: Path | None = None
     fresh: bool = False
+    parallel: int = 1
 
 
 @dataclass
@@ -69,6 +71,14 @@ class HarnessSession:
     """
 
     def __init__(self, options: Options, report: Callable[[str], None] = print) -> None:
+        if options.parallel < 1:
+            raise UsageError(
+                "no arm could ever train",
+                expected="at least 1",
+                found=str(options.parallel),
+                where="--parallel",
+                fix="leave --parallel out for one arm after another",
+            )
         self.options = options
         self.report = report
         self.loaded: LoadedSpec = load_spec(options.spec_path)
@@ -78,6 +88,7 @@ class HarnessSession:
         self.outcomes: dict[str, tuple[Outcome, str]] = {}
         self.blocked: list[str] = []
         self.undecided: list[str] = []
+        self.planned_arms: tuple[str, ...] = ()
         self._bound_at_start: Binding | None = None
         self._evidence: EvidenceWriter | None = None
         self._unsealed = False
