@@ -15,6 +15,7 @@ from harness.digest import parse_json
 from harness.errors import DocumentError, StoreError
 from harness.result import ResultDocument, read_result
 from harness.run_files import PLAN_NAME, RESULT_NAME, SPEC_COPY_NAME
+from harness.step_line import duration
 from harness.store import TornLineError, read_jsonl
 
 RECENT_STEPS = 5
@@ -154,7 +155,7 @@ def run_lines(state: RunState) -> list[str]:
     proven, required = state.gates
     lines = [
         f"run {state.folder.name}: {state.result.status}, gates proven at its start: {proven} of"
-        f" {required}, last written {_duration(state.quiet_s)} ago"
+        f" {required}, last written {duration(state.quiet_s)} ago"
     ]
     lines += [f"  {_arm_line(arm)}" for arm in state.arms]
     lines.append(f"  scores: {_scores(state)}")
@@ -169,7 +170,7 @@ def _arm_line(arm: ArmState) -> str:
         return f"{arm.name}: not begun, 0 of {arm.steps_planned} steps"
     again = f" (attempt {arm.attempt})" if arm.attempt > 1 else ""
     rate = "" if arm.step_s is None else f", {arm.step_s:.2f} s a step"
-    left = "" if arm.left_s is None else f", {_duration(arm.left_s)} of training left"
+    left = "" if arm.left_s is None else f", {duration(arm.left_s)} of training left"
     word = "trained" if arm.is_trained else "training"
     return f"{arm.name}: {word}, {arm.steps_done} of {arm.steps_planned} steps{again}{rate}{left}"
 
@@ -179,10 +180,3 @@ def _scores(state: RunState) -> str:
     return ", ".join(
         f"{name} {'not yet' if value is None else f'{value:.4f}'}" for name, value in named
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
