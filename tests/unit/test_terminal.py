@@ -91,7 +91,10 @@ def failed_recorder() -> GateRecorder:
     return found
 
 
-def test_the_end_says_what_is_open_and_the_command_for_it(session: HarnessSession) -> None:
+def test_the_end_says_what_is_open_and_the_command_for_it(
+    session: HarnessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "unpinned", list)
     runs = {
         "advantage_properties": (Outcome.PASS, "inside", recorder()),
         "dry_activation": (Outcome.FAIL, "GateError: outside", failed_recorder()),
