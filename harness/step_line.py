@@ -104,7 +104,9 @@ def coloured_line(step: SeenStep, columns: int) -> str:
     """
     *middle, rate, left = _parts(step)
     full = BAR_COLUMNS * step.done // step.steps
-    line = Text.assemble((step.arm, "green"), (f" {step.done}/{step.steps} ", "bold"))
+    line = Text.assemble(
+        (step.arm, "green"), (f" {step.done:{len(str(step.steps))}}/{step.steps} ", "bold")
+    )
     if columns >= NARROWEST_BAR:
         line.append("━" * full, "green").append("━" * (BAR_COLUMNS - full), "bright_black")
         line.append(" ")
