@@ -127,6 +127,8 @@ def doctor_command(argv: Sequence[str]) -> int:
         print_lines(str(finding))
         findings.append(finding)
     print_lines(closing_line(findings))
+    if exit_code(findings) == 0:
+        print_lines(f"next: python -m harness status {options.spec}")
     return exit_code(findings)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
 from harness.stage_watch import Clock
+from harness.step_line import ShowStep, plain_line
+from harness.step_mirror import feed, open_mirror
 from harness.stopping import continue_command
 from harness.supervision import Supervision
 from harness.timings import record_timing
@@ -220,11 +223,14 @@ class Experiment:
         folder = arm_folder(self.run.folder, arm_name)
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
 
-        def follow() -> AttemptProgress:
-            attempt = folder / f"attempt-{next_attempt(folder):02d}"
-            return AttemptProgress(arm_name, attempt, steps, self.say)
+        with ExitStack() as mirrors:
 
-        self._stage("harness.arm", arm_name, follow)
+            def follow() -> AttemptProgress:
+                attempt = folder / f"attempt-{next_attempt(folder):02d}"
+                shows = [self._show_step(), *self._mirror_into(mirrors, arm_name, attempt)]
+                return AttemptProgress(arm_name, attempt, steps, self.say, shows)
+
+            self._stage("harness.arm", arm_name, follow)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -235,6 +241,22 @@ class Experiment:
                 fix=f"read logs/arm-{arm_name}-*.log, then run the same command again",
             )
         return done
+
+    def _mirror_into(self, mirrors: ExitStack, arm_name: str, attempt: Path) -> list[ShowStep]:
+        """Open the copy of an attempt's steps that was asked for; pilots have none."""
+        kind = self.session.options.mirror
+        if kind is None or self.pilot_steps is not None:
+            return []
+        # An attempt that is made again is a run of its own there; the one before is over.
+        mirrors.close()
+        run = self.run.folder.name
+        names = (self.run.plan["spec"], run, f"{run}.{arm_name}.{attempt.name}")
+        folder = self.artifacts / "mirror" / kind
+        mirror = open_mirror(kind, names, folder, self.session.report)
+        if mirror is None:
+            return []
+        mirrors.callback(mirror.close)
+        return [feed(mirror)]
 
     def evaluate(self, arm_name: str) -> float:
         """Score one arm, or ``base``, if the run has not done so; return its accuracy.
@@ -254,6 +276,12 @@ class Experiment:
             accuracy = post_scores(self.run, arm_name)
             post_stage(self.run, self.session.options.root, self._redactor)
         return accuracy
+
+    def _show_step(self) -> ShowStep:
+        """Return what shows a step; several arms at once share the terminal line by line."""
+        if self._parallel is None:
+            return self.session.show_step
+        return lambda step: self.say(plain_line(step))
 
     def _stage(
         self,
@@ -374,10 +402,17 @@ class Experiment:
         lines.append(document.summary)
         if document.verdict is not None:
             lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+        shown = self._shown_folder()
         if (self.run.folder / HTML_NAME).exists():
-            lines.append(f"report: {self.run.folder / HTML_NAME}")
-        lines.append(f"files: {self.run.folder}")
-        return lines
+            lines.append(f"report: {shown / HTML_NAME}")
+        lines.append(f"files: {shown}")
+        after = "status" if document.status == "running" else "verify"
+        return [*lines, f"next: python -m harness {after} {shown}"]
+
+    def _shown_folder(self) -> Path:
+        """Return the run's folder as it is shortest from here."""
+        folder, here = self.run.folder, Path.cwd()
+        return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
     def result_line(self) -> str:
         """Return the current document as one line."""

@@ -39,7 +39,8 @@ def timed_pilot(
     except (StoreError, ArmError) as error:
         if "pilot_activation" in harness_session.outcomes:
             # A second pilot would cost as much and end alike: nothing was measured, so unknown.
-            pytest.skip(f"not measured, this session's pilot cannot be timed: {error}")
+            again = harness_session.command("-m preflight -k 'pilot or feasibility'")
+            pytest.skip(f"this session's pilot cannot be timed: {error}. Run: {again}")
     run_pilot(experiment)
     return newest_pilot(harness_session)
 

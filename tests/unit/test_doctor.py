@@ -156,12 +156,13 @@ def test_the_command_prints_one_line_a_check_and_their_sum(
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     assert main(["doctor", str(ROOT / "specs" / "local.json")]) == 0
     out = capsys.readouterr().out
-    names = [line.split(":")[0].split()[-1] for line in out.splitlines()[:-1]]
+    names = [line.split(":")[0].split()[-1] for line in out.splitlines()[:-2]]
     assert names == [
         *("python", "packages", "threads", "disk", "variables"),
         *("spec", "pins", "rows", "sdk", "model", "loopback"),
     ]
-    assert out.splitlines()[-1].startswith("11 checks: ")
+    assert out.splitlines()[-2].startswith("11 checks: ")
+    assert out.splitlines()[-1].startswith("next: python -m harness status ")
     assert KEY not in out
     assert main(["doctor", str(ROOT / "specs" / "exp_6ba12d6b47.json")]) == 1
     bad = tmp_path / "bad.json"
