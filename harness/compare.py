@@ -179,6 +179,8 @@ def _files(name: str) -> Comparer:
 
 
 def _document(path: Path) -> Any:
+    if not path.exists():
+        raise FileNotFoundError(2, "no such file", str(path))
     return parse_json(read_regular(path), where=path.name)
 
 

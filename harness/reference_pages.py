@@ -143,9 +143,10 @@ def missing_meanings() -> list[str]:
 def _models() -> Iterator[type[BaseModel]]:
     import harness.spec_model
     import harness.spec_preflight
+    import harness.spec_revision
     from harness.spec_part import SpecPart
 
-    for module in (harness.spec_model, harness.spec_preflight):
+    for module in (harness.spec_model, harness.spec_preflight, harness.spec_revision):
         for value in vars(module).values():
             is_model = isinstance(value, type) and issubclass(value, SpecPart)
             if is_model and value is not SpecPart and value.__module__ == module.__name__:

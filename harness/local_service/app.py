@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
 from harness.local_service import (
     checkpoint_routes,
@@ -50,7 +51,20 @@ def build_app(service: Service) -> web.Application:
         checkpoint_routes,
     ):
         app.add_routes(routes.ROUTES)
+    _refuse_expectations(app)
     return app
+
+
+def _refuse_expectations(app: web.Application) -> None:
+    """Answer 417 to an Expect header of our own accord: aiohttp fails on bytes outside UTF-8."""
+    stock = app.router.resolve
+
+    async def resolve(request: web.Request) -> UrlMappingMatchInfo:
+        if request.headers.get("Expect", "100-continue").lower() != "100-continue":
+            raise web.HTTPExpectationFailed(text="this expectation is not understood")
+        return await stock(request)
+
+    vars(app.router)["resolve"] = resolve
 
 
 def build_runner(service: Service) -> web.AppRunner:

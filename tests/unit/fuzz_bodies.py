@@ -6,6 +6,7 @@ made again alone. Hypothesis keeps the smaller search that shrinks what it finds
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,8 @@ def _value(rng: random.Random) -> Any:
         return json.loads("[" * depth + "]" * depth)
     if kind < 0.2:
         return rng.randint(-(2**65), 2**65) >> rng.randint(0, 64)
-    return rng.choice(VALUES)
+    # A copy: the next bend may change it.
+    return copy.deepcopy(rng.choice(VALUES))
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:

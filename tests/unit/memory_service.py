@@ -156,6 +156,8 @@ INTERIM = b"HTTP/1.1 100 "
 
 
 def parse_reply(data: bytes) -> Reply:
+    # An interim answer says only that the body may come.
+    data = data.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     head, _, body = data.partition(b"\r\n\r\n")
     if head.startswith(INTERIM):
         head, _, body = body.partition(b"\r\n\r\n")

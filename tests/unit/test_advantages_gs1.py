@@ -85,7 +85,7 @@ def test_equals_the_plain_python_reference() -> None:
         reached["no token at all"] += all(tokenless)
         reached["a repeated prompt"] += len(set(prompts)) < len(prompts)
         reached["two prompts"] += len(pairs) == 2
-        reached["a sharp softmax"] += tau < 0.02
+        reached["a sharp softmax"] += tau < 0.05
         found, wanted = gs1(pairs, tau), reference.gs1_advantages(prompts, rewards_of(pairs), tau)
         reached["different from uniform"] += bool(np.abs(found - gs1(pairs, 1e12)).max() > 0.05)
         assert_close(f"tau {tau}", found, wanted, 1e-12)

@@ -28,7 +28,7 @@ HOSTILE = (
     "</pre></style></script></svg><script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)> ' onclick='x",
     "{{ 7 * 7 }} {% raw %} #} \\n | a | b |\n```\n# heading\n<!-- ",
-    "\ud800 \x00 \x1b[31m \u202e reversed \u2028 $x^2$ &lt;b&gt;",
+    "\x00 \x1b[31m \u202e reversed \u2028 $x^2$ &lt;b&gt;",
 )
 SECRET = "tml-a1b2c3d4e5f6a7b8"
 

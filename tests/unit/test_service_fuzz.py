@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -304,10 +305,9 @@ def test_bent_protobuf_is_refused_in_order(
 @pytest.mark.slow
 @pytest.mark.usefixtures("control")
 def test_a_hundred_thousand_bodies_end_in_no_server_error(
-    served: MemoryService, scene: Scene, request: pytest.FixtureRequest
+    served: MemoryService, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The nightly number of bodies, half JSON and half protobuf; progress is told all along."""
-    say = request.config.get_terminal_writer().line
     seed, started_s = random.SystemRandom().getrandbits(32), time.monotonic()
     if FUZZ_SEED in os.environ:
         seed = int(os.environ[FUZZ_SEED])
@@ -316,10 +316,12 @@ def test_a_hundred_thousand_bodies_end_in_no_server_error(
         statuses[send_body(served, scene, seed, number).status] += 1
         if (number + 1) % TELL_EVERY == 0 or number + 1 == BODIES:
             server_errors = sum(n for status, n in statuses.items() if status >= 500)
-            say(
+            told = (
                 f"fuzz seed {seed}: {number + 1} of {BODIES} bodies, {server_errors} answers 5xx,"
                 f" by status {dict(sorted(statuses.items()))}, {time.monotonic() - started_s:.0f} s"
             )
+            with capsys.disabled():
+                sys.stderr.write(f"{told}\n")
     assert statuses.total() == BODIES, f"{statuses.total()} bodies sent, not {BODIES}"
     assert statuses[200] >= BODIES // 100, f"hardly a body was taken: {statuses}"
     assert statuses[400] >= BODIES // 100, f"hardly one was refused: {statuses}"

@@ -35,6 +35,7 @@ STEMS = (
     "rollout_row",
     "spec",
     "step_row",
+    "timing_row",
 )
 """Every document the contract fixes (contract, head), or a run leaves: one schema each."""
 SPECS = Path(__file__).parents[2] / "specs"

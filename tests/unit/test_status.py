@@ -109,7 +109,7 @@ def test_gates_are_proven_stale_failed_or_missing(tmp_path: Path) -> None:
     prove(here, now, "advantage_properties")
     prove(here, now, "dry_activation", outcome="fail", reason="median outside 2 to 40")
     lines, _ = spec_reader(here)()
-    assert "1 of 18 required gates proven" in lines[0]
+    assert "1 of 19 required gates proven" in lines[0]
     assert "  proven (1): advantage_properties" in lines
     stale = lines.index("  stale (1): loss_gradient_parity")
     assert lines[stale + 1] == "    changed since: harness/loss.py"
