@@ -1,7 +1,20 @@
-# Every target makes .venv first; it is redone only when pyproject.toml or constraints.txt changed.
+# Every target makes its environment first, and again when pyproject.toml or its constraints changed.
 PYTHON ?= python3
 SPEC ?= specs/local.json
+# SDK=0.33: the generation that Spindle names, in an environment of its own.
+SDK ?= 0.38
+ifeq ($(SDK),0.38)
 VENV := .venv
+CONSTRAINTS := constraints.txt
+RUN_SPEC := $(SPEC)
+else ifeq ($(SDK),0.33)
+VENV := .venv-0.33
+CONSTRAINTS := constraints-0.33.txt
+# A copy, because a pins file names one release of the cookbook.
+RUN_SPEC := artifacts/sdk-0.33/$(notdir $(SPEC))
+else
+$(error SDK is 0.38 or 0.33, not $(SDK))
+endif
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -12,17 +25,30 @@ export TINKER_TELEMETRY := 0
 # Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-live test-slow lint local-model clean
+.PHONY: demo test test-unit test-gates test-live test-slow lint local-model clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
-	$(BIN)/python -m pytest -m full --spec $(SPEC)
+ifneq ($(RUN_SPEC),$(SPEC))
+	@mkdir -p $(dir $(RUN_SPEC)) && cp $(SPEC) $(RUN_SPEC)
+	$(BIN)/python -m harness pin $(RUN_SPEC)
+endif
+	$(BIN)/python -m pytest -m full --spec $(RUN_SPEC)
 
+# Two processes, one a core: the unit tests, and the gates with the defects planted for them.
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not full and not slow and not (live and preflight)" \
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-gates
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest tests/unit -m "not full and not slow" --durations 10 \
+	  --artifacts artifacts/test-unit
+
+test-gates: $(STAMP)
+	$(BIN)/python -m pytest tests/preflight tests/mutants tests/faults --durations 10 \
+	  -m "not full and not slow and not (live and preflight)" \
 	  --deselect tests/mutants/test_service_mutants.py \
 	  --deselect tests/mutants/test_capacity_mutants.py \
-	  --deselect tests/faults/test_wire_faults.py --durations 10
+	  --deselect tests/faults/test_wire_faults.py
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
 test-live: $(STAMP)
@@ -41,17 +67,17 @@ lint: $(STAMP)
 local-model: $(STAMP)
 	$(BIN)/python -m harness.local_service.warm_start
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "set-up: Python 3.11 or newer is needed; point PYTHON at one (make PYTHON=python3.11)"; exit 1; }
 	@echo "set-up: creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "set-up: this Python has no venv module; install it or point PYTHON at another"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0 || \
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch==2.13.0 || \
 	  { echo "set-up: torch 2.13.0 could not be had; make this version available to pip, then run make again"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' || \
-	  { echo "set-up: a package of constraints.txt could not be had (named above); check pip's package source, then run make again"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]' || \
+	  { echo "set-up: a package of $(CONSTRAINTS) could not be had (named above); check pip's package source, then run make again"; exit 1; }
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf .venv .venv-0.33

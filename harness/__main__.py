@@ -29,8 +29,10 @@ def spec_command(argv: Sequence[str]) -> int:
 
     parser = _parser("spec", spec_command)
     parser.add_argument("path", type=Path)
-    loaded = load_spec(parser.parse_args(argv).path)
+    path = parser.parse_args(argv).path
+    loaded = load_spec(path)
     _print(*describe(loaded, required_gate_ids(loaded.spec)))
+    _print(f"next: python -m harness plan {path}")
     return 0
 
 

@@ -12,7 +12,7 @@ Sources: contract §12; issue 2, part 6; ``grpo`` is the stock cookbook's group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -33,7 +33,13 @@ from harness.advantage_modes import (
     uniform_loo,
 )
 from harness.errors import AdvantageError
-from harness.similarity import SIMILARITIES, FloatArray, Similarity, gs1_weights
+from harness.similarity import (
+    SIMILARITIES,
+    FloatArray,
+    Similarity,
+    gs1_weights,
+    weight_blocks,
+)
 
 __all__ = [
     "MODES",
@@ -47,6 +53,9 @@ __all__ = [
     "gs1",
 ]
 
+
+MOST_PROMPTS_AT_ONCE = 1024
+"""Larger batches get their weights in blocks of rows: this many squared are 8 MiB."""
 
 Mode = Callable[[RolloutBatch, ArmParams], list[FloatArray]]
 
@@ -80,12 +89,22 @@ def gs1(batch: RolloutBatch, params: ArmParams) -> list[FloatArray]:
     check_domain("gs1", batch, params)
     if params.distinct_prompts:
         check_distinct(batch.prompts_P)
-    weights_PP = gs1_weights(_similarity(params)(batch.prompts_P), params.tau)
     rewards_P = np.concatenate(batch.rewards_P)
     with np.errstate(over="ignore", invalid="ignore"):
         above_lowest_P = rewards_P - rewards_P.min()
-        advantages_P = above_lowest_P - weights_PP @ above_lowest_P
+        advantages_P = above_lowest_P - _baselines(batch.prompts_P, above_lowest_P, params)
     return finite(list(advantages_P.reshape(-1, 1)))
+
+
+def _baselines(prompts_P: Sequence[str], rewards_P: FloatArray, params: ArmParams) -> FloatArray:
+    """Return each prompt's weighted mean of the others' rewards, (P,); large batches in blocks."""
+    similarity = _similarity(params)
+    if len(prompts_P) <= MOST_PROMPTS_AT_ONCE:
+        return gs1_weights(similarity(prompts_P), params.tau) @ rewards_P
+    baselines_P = np.empty_like(rewards_P)
+    for rows, weights_BP in weight_blocks(similarity, prompts_P, params.tau):
+        baselines_P[rows] = weights_BP @ rewards_P
+    return baselines_P
 
 
 MODES: Mapping[str, Mode] = MappingProxyType(

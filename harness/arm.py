@@ -51,6 +51,7 @@ from harness.resume import (
 )
 from harness.rollout_origin import EXACT_BOUNDS, SHARED_BOUNDS
 from harness.rollout_seeds import RolloutSeeds
+from harness.sdk_generation import training_client
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import Arm
 from harness.stage_process import run_stage_main
@@ -200,7 +201,7 @@ def _save_final(
     """Save what the loop saves at its end, for an arm that was cut off between the two."""
     with sdk_client() as client:
         loading = client.create_training_client_from_state_with_optimizer(state.state_uri)
-        training = loading.result()
+        training = training_client(loading)
         prove(training)
         saved = training.save_state(FINAL_NAME).result().path
         sampler = training.save_weights_for_sampler(FINAL_NAME).result().path

@@ -6,6 +6,7 @@ Pure: time comes in as numbers. The SDK's own retries stay as they are; this is 
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import dataclass
 
 from harness.errors import ServiceError
@@ -83,10 +84,14 @@ class CapacityState:
 
     Args:
         seed: of the jitter.
+
+    Attributes:
+        lock: held by whoever looks and then changes; trainings at once share one state.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.lock = threading.RLock()
         self.refusal: Refusal | None = None
         self.waits = 0
         self.steps = 0

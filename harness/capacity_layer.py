@@ -82,10 +82,16 @@ class CapacityLayer:
             except CapacityError as error:
                 self._wait(error)
             else:
-                self.state.progressed(self.state.steps)
+                with self.state.lock:
+                    self.state.progressed(self.state.steps)
                 return value
 
     def _wait(self, error: CapacityError) -> None:
+        with self.state.lock:
+            wait_s = self._announced_wait_s(error)
+        self.clock.sleep(wait_s)
+
+    def _announced_wait_s(self, error: CapacityError) -> float:
         now_s = self.clock.now_s()
         if self.state.refusal is None:
             self.state.refused("stage", error.found, now_s)
@@ -96,4 +102,4 @@ class CapacityLayer:
         wait_s = self.state.next_wait_s(now_s)
         said = refused_inside(refusal, self.clock)
         self.say(replace(said, until=self.clock.utc() + timedelta(seconds=wait_s)))
-        self.clock.sleep(wait_s)
+        return wait_s

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 from harness.command_line import add_artifacts, command_parser, print_json, print_lines
 from harness.errors import UsageError
+from harness.fork_commands import cleanup_command, fork_command
 from harness.service_access import SERVICES
 from harness.session import DEFAULT_SPEC, PACKAGE_ROOT, HarnessSession, Options
+from harness.spec import load_spec
 
 if TYPE_CHECKING:
     from harness.doctor import Finding
 
 
 def plan_command(argv: Sequence[str]) -> int:
-    """Say what a run of SPEC can show, what it uses and how long it takes; contacts no service."""
+    """Say what a run of SPEC can show, what it uses and how long it takes; contacts no service.
+
+    With --substitute it asks the service which models it serves, and writes a revised spec.
+    """
     from harness.plan_report import plan_document, plan_lines
     from harness.plan_sources import dry_table, projected_time, source_lines
 
@@ -28,7 +33,16 @@ def plan_command(argv: Sequence[str]) -> int:
     add_artifacts(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of what is simulated")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    parser.add_argument(
+        "--substitute", action="store_true", help="write a revision with the closest served model"
+    )
+    parser.add_argument("--service", choices=SERVICES, help="with --substitute: which service")
     options = parser.parse_args(argv)
+    if options.substitute:
+        from harness.substitute_command import substitute
+
+        print_lines(*substitute(load_spec(options.spec), options.service, options.artifacts))
+        return 0
     session = quiet_session(options.spec, options.artifacts, options.gsm8k_dir)
     document = plan_document(session.loaded, options.seed)
     activation = dry_table(session.loaded.spec, options.gsm8k_dir)
@@ -113,6 +127,8 @@ def doctor_command(argv: Sequence[str]) -> int:
         print_lines(str(finding))
         findings.append(finding)
     print_lines(closing_line(findings))
+    if exit_code(findings) == 0:
+        print_lines(f"next: python -m harness status {options.spec}")
     return exit_code(findings)
 
 
@@ -135,8 +151,10 @@ def quiet_session(spec: Path, artifacts: Path, gsm8k_dir: Path | None = None) ->
 
 
 MORE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "cleanup": cleanup_command,
     "compare": compare_command,
     "doctor": doctor_command,
+    "fork": fork_command,
     "plan": plan_command,
     "status": status_command,
     "template": template_command,

@@ -264,7 +264,9 @@ def report_lines(first: Path, second: Path, parts: list[Part]) -> list[str]:
         )
     }
     said = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return [*lines, *expected, f"{len(parts)} parts compared: {said}"]
+    lines += [*expected, f"{len(parts)} parts compared: {said}"]
+    # Equal runs may both be wrong, and of two different ones either may be.
+    return [*lines, *(f"next: python -m harness verify {run}" for run in (first, second))]
 
 
 def _part_lines(part: Part) -> list[str]:

@@ -20,7 +20,10 @@ from harness.errors import HarnessError
 from harness.health import require_health
 from harness.pins import pin_obstacles
 from harness.problems import EMBEDDED_PREFIX, load_problems
-from harness.service_access import MODEL_DIR, URL_VARIABLES, choose_service
+from harness.proxy_headers import headers_sent
+from harness.sdk_generation import SDK_PACKAGE, constraints_name
+from harness.service_access import EMBEDDED, MODEL_DIR, choose_service, service_address
+from harness.service_profiles import PROFILES, ServiceProfile, profile_named
 from harness.spec import LoadedSpec, load_spec
 
 Word = Literal["ok", "warn", "fail", "unknown"]
@@ -58,7 +61,7 @@ def examine(
     """Yield one finding a check.
 
     Args:
-        root: the project's root, with ``constraints.txt``.
+        root: the project's root, with its constraints files.
         spec_path: the spec to be run.
         artifacts: where records would go.
         service: ``--service``, or None for the spec's own.
@@ -66,7 +69,8 @@ def examine(
         environment: the process's variables.
     """
     yield python_check(sys.version_info[:3])
-    yield packages_check((root / "constraints.txt").read_text(encoding="utf-8"), _installed)
+    pinned = root / constraints_name(_installed(SDK_PACKAGE))
+    yield packages_check(pinned.read_text(encoding="utf-8"), _installed)
     yield threads_check(environment)
     yield disk_check(artifacts)
     yield variables_check(environment)
@@ -110,7 +114,7 @@ def packages_check(constraints: str, installed: Callable[[str], str | None]) -> 
     if other:
         fix = "install the pinned versions (make), or prove the gates again with these"
         return Finding("warn", "packages", _few(other), fix)
-    return Finding("ok", "packages", f"all {len(pinned)} as pinned in constraints.txt")
+    return Finding("ok", "packages", f"all {len(pinned)} as pinned")
 
 
 def _installed(name: str) -> str | None:
@@ -146,9 +150,8 @@ def disk_check(artifacts: Path) -> Finding:
 
 def variables_check(environment: Mapping[str, str]) -> Finding:
     """Say which of the service's variables are set; their values are nobody's business."""
-    said = ", ".join(
-        f"{name} {'set' if environment.get(name) else 'not set'}" for name in URL_VARIABLES
-    )
+    names = dict.fromkeys(name for profile in PROFILES.values() for name in profile.needed)
+    said = ", ".join(f"{name} {'set' if environment.get(name) else 'not set'}" for name in names)
     return Finding("ok", "variables", said)
 
 
@@ -188,15 +191,40 @@ def service_checks(
     except HarnessError as error:
         yield Finding("fail", "service", str(error))
         return
-    if name == "embedded":
+    profile = profile_named(name)
+    yield sdk_check(profile, _installed(SDK_PACKAGE))
+    yield from rank_check(profile, loaded)
+    if name == EMBEDDED:
         yield model_check(loaded, MODEL_DIR)
         yield loopback_check()
-    missing = [variable for variable in URL_VARIABLES if not environment.get(variable)]
+    named = profile_named("url") if name == EMBEDDED else profile
+    missing = named.missing(environment)
     if not missing:
-        yield _health_check(environment["TINKER_BASE_URL"], is_used=name == "url")
-    elif name == "url":
+        address = service_address(named.name, environment)
+        with headers_sent(address, named.header_values(environment)):
+            yield _health_check(address, is_used=name != EMBEDDED)
+    elif name != EMBEDDED:
         fix = "set them; specs/local.json needs none"
         yield Finding("fail", "service", f"not set: {', '.join(missing)}", fix)
+
+
+def sdk_check(profile: ServiceProfile, version: str | None) -> Finding:
+    """Say whether the installed SDK is one that the service is known for."""
+    if profile.sdk is None:
+        said = f"{version}; nothing is known of {profile.name}'s range"
+        return Finding("ok", "sdk", said)
+    if version is not None and profile.sdk.holds(version):
+        return Finding("ok", "sdk", f"{version}, {profile.name} is known for {profile.sdk}")
+    found = f"{SDK_PACKAGE} {version}, but {profile.name} is known for {profile.sdk}"
+    return Finding("warn", "sdk", found, "make SDK=0.33 …, or see what the live gates measure")
+
+
+def rank_check(profile: ServiceProfile, loaded: LoadedSpec) -> Iterator[Finding]:
+    """Say so when the spec asks for a higher rank than the service is known to offer."""
+    limit, rank = profile.max_lora_rank, loaded.spec.lora_rank
+    if limit is not None and rank > limit:
+        found = f"{rank}, but {profile.name} is known to offer at most {limit}"
+        yield Finding("warn", "lora rank", found, "write a revised spec, or ask its operator")
 
 
 def model_check(loaded: LoadedSpec, folder: Path) -> Finding:

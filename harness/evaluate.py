@@ -36,6 +36,7 @@ from harness.parent_watch import end_with_parent
 from harness.plan import PlannedRun, read_plan
 from harness.problems import Problem
 from harness.reading import read_regular
+from harness.sdk_generation import sampling_client
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
 from harness.stage_process import run_stage_main
@@ -46,6 +47,8 @@ from harness.training_grader import training_grader_correct
 BASE_ARM = "base"
 METRIC = "accuracy"
 EVALUATOR_NAME = "evaluator.json"
+ITEMS_IN_FLIGHT = 512
+"""Items asked for and not answered yet, at most: enough to keep a batch of 256 full."""
 _TEMPLATE_PROBLEM = Problem("template", "{question}", "#### 0", "0")
 
 
@@ -151,6 +154,8 @@ async def score(
 ) -> list[dict[str, Any]]:
     """Sample and grade every test item once, greedily; rows come back in item order.
 
+    At most ``ITEMS_IN_FLIGHT`` items are asked for at once, whatever the size of the test set.
+
     Args:
         client: samples from the weights that are scored.
         run: the plan, with its items.
@@ -168,11 +173,16 @@ async def score(
         stop=decoding["stop"],
     )
 
+    room = asyncio.Semaphore(ITEMS_IN_FLIGHT)
+
     async def one(problem: Problem) -> dict[str, Any]:
         if problem.item_id in kept:
             return kept[problem.item_id]
-        prompt = prompt_for(problem, renderer, prefix)
-        answer = await client.sample_async(prompt=prompt, num_samples=1, sampling_params=parameters)
+        async with room:
+            prompt = prompt_for(problem, renderer, prefix)
+            answer = await client.sample_async(
+                prompt=prompt, num_samples=1, sampling_params=parameters
+            )
         sequence = answer.sequences[0]
         text = completion_text(renderer, sequence.tokens)
         row = prediction_row(problem, prompt.to_ints(), sequence, text, about)
@@ -194,7 +204,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
     service = sdk_client()
     if arm_name == BASE_ARM:
         checkpoint, seed = run.spec.base_model, run.spec.decision_rule.seeds[0]
-        client = service.create_sampling_client(base_model=checkpoint).result()
+        client = sampling_client(service.create_sampling_client(base_model=checkpoint))
     else:
         done = read_done(run.folder, arm_name)
         planned = run.spec.arm(arm_name).steps
@@ -207,7 +217,7 @@ def evaluate_arm(run: PlannedRun, arm_name: str) -> list[dict[str, Any]]:
                 fix=f"pytest -m full --arm {arm_name}",
             )
         checkpoint, seed = done["sampler_uri"], run.spec.arm(arm_name).seed
-        client = service.create_sampling_client(model_path=checkpoint).result()
+        client = sampling_client(service.create_sampling_client(model_path=checkpoint))
     about = {
         "arm": arm_name if arm_name == BASE_ARM else run.spec.arm_of(arm_name),
         "seed": seed,

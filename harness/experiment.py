@@ -7,7 +7,9 @@ alone. ``result.json`` is brought up to date as each one ends.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,16 @@ import tinker
 
 from harness.arm import arm_folder, next_attempt, read_done
 from harness.attempt_progress import AttemptProgress
+from harness.capacity import CapacityExhaustedError
 from harness.conclusion import decide_run
 from harness.deviations import with_executed
 from harness.errors import ArmError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
+from harness.fork_cleanup import require_cleaned
+from harness.fork_run import FORK_SERVICE, keep_fork
+from harness.growing_files import growing_names
 from harness.manifest import enter_all, seal
+from harness.parallel_trainings import ParallelTrainings, Relay, StoppedError
 from harness.plan import (
     PlannedRun,
     read_plan,
@@ -35,6 +42,9 @@ from harness.run_start import keep_gate_evidence, new_run, unfinished_run
 from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
+from harness.stage_watch import Clock
+from harness.step_line import ShowStep, plain_line
+from harness.step_mirror import feed, open_mirror
 from harness.stopping import continue_command
 from harness.supervision import Supervision
 from harness.timings import record_timing
@@ -56,6 +66,10 @@ class Experiment:
         self._session_timings: list[str] = []
         self._redactor = Redactor.from_environment(os.environ)
         self.lock: RunLock | None = None
+        self.say = Relay(session.report)
+        self._stopping = threading.Event()
+        self._at_work: set[str] = set()
+        self._parallel: ParallelTrainings | None = None
 
     def pilot(self, steps: int) -> Experiment:
         """Return a pilot of ``steps`` steps of the same session."""
@@ -78,6 +92,11 @@ class Experiment:
             self.session.report(f"lock of {self.lock.taken_over}, which is gone: taken over")
         return read_plan(folder, options.gsm8k_dir)
 
+    @property
+    def _forked(self) -> bool:
+        """Whether this is a run on a service that was started for it; pilots are part of none."""
+        return self.session.service_name == FORK_SERVICE and self.pilot_steps is None
+
     @cached_property
     def supervision(self) -> Supervision:
         """What watches this run's stages and says in ``result.json`` what stopped one."""
@@ -87,8 +106,13 @@ class Experiment:
             self.run.plan["spec"],
             self.run.spec.decision_rule.seeds[0],
             continue_command(options.root, options.spec_path, DEFAULT_SPEC),
-            self.session.report,
+            self.say,
+            Clock(sleep=self._sleep),
         )
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise StoppedError("the session ends")
 
     @property
     def result_path(self) -> Path:
@@ -111,7 +135,11 @@ class Experiment:
                     f"initial-seed{seed}",
                     lambda: lambda: None,
                 )
-        return self.run.initial_state()
+        initial = self.run.initial_state()
+        if self._forked:
+            options, name = self.session.options, self.session.loaded.name
+            keep_fork(options.artifacts, name, self.run.folder, initial["reported"])
+        return initial
 
     def sdk_client(self) -> tinker.ServiceClient:
         """Return an SDK client of the session's service, to be used in a with statement."""
@@ -123,6 +151,9 @@ class Experiment:
 
     def train(self, arm_name: str) -> dict[str, Any]:
         """Train one arm if the run has not done so, and return its ``done.json``.
+
+        With ``--parallel`` the session's other arms are begun too, and each is scored as soon as
+        it is trained; this returns when its own arm is.
 
         Raises:
             ArmError: when the arm's process fails.
@@ -137,18 +168,69 @@ class Experiment:
                 fix="run the same command again: it starts a new run, with its gates",
             )
         self.ensure_initial_state()
+        if self.session.options.parallel > 1 and self.pilot_steps is None:
+            self._wait_for(arm_name)
+        return self._train(arm_name)
+
+    def _wait_for(self, arm_name: str) -> None:
+        """Begin all arms of the session, unless they are begun, and wait for this one's end."""
+        options = self.session.options
+        if self._parallel is None:
+            names = self.session.planned_arms or (arm_name,)
+            self.say(f"{len(names)} arms, at most {options.parallel} at once: {', '.join(names)}")
+            # What is made at its first use is made here, before there are threads to race for it.
+            self.supervision.count_steps()
+            self._parallel = ParallelTrainings(
+                names, options.parallel, self._train_and_score, self.say, self._stopping
+            )
+        try:
+            if arm_name in self._parallel:
+                self._parallel.wait_for(arm_name)
+        except StoppedError as error:
+            raise ArmError(
+                "the arm was stopped because the run ended",
+                expected="an arm that is trained and scored",
+                found=str(error),
+                where=f"arm {arm_name}",
+                fix="see what ended the run, then run the same command again",
+            ) from error
+        except KeyboardInterrupt as interrupt:
+            self._parallel.stop()
+            self.supervision.interrupted(f"arm {arm_name} and those beside it", interrupt)
+            raise
+
+    def _train_and_score(self, arm_name: str) -> None:
+        """Bring one of several arms at once to its end, in a thread of its own."""
+        try:
+            self._train(arm_name)
+            self._score(arm_name)
+        except CapacityExhaustedError:
+            # The run has ended; what the others do would count for nothing.
+            self._stopping.set()
+            raise
+
+    def close(self) -> None:
+        """End the arms that are still in training."""
+        if self._parallel is not None:
+            self._parallel.stop()
+
+    def _train(self, arm_name: str) -> dict[str, Any]:
         done = read_done(self.run.folder, arm_name)
         if done is not None:
-            self.session.report(f"{arm_name}: already trained in this run")
+            if self._parallel is None:
+                self.say(f"{arm_name}: already trained in this run")
             return done
         folder = arm_folder(self.run.folder, arm_name)
         steps = self.pilot_steps or self.run.spec.arm(arm_name).steps
 
-        def follow() -> AttemptProgress:
-            attempt = folder / f"attempt-{next_attempt(folder):02d}"
-            return AttemptProgress(arm_name, attempt, steps, self.session.report)
+        with ExitStack() as mirrors:
 
-        self._stage("harness.arm", arm_name, follow)
+            def follow() -> AttemptProgress:
+                attempt = folder / f"attempt-{next_attempt(folder):02d}"
+                shows = [self._show_step(), *self._mirror_into(mirrors, arm_name, attempt)]
+                return AttemptProgress(arm_name, attempt, steps, self.say, shows)
+
+            self._stage("harness.arm", arm_name, follow)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -160,19 +242,46 @@ class Experiment:
             )
         return done
 
+    def _mirror_into(self, mirrors: ExitStack, arm_name: str, attempt: Path) -> list[ShowStep]:
+        """Open the copy of an attempt's steps that was asked for; pilots have none."""
+        kind = self.session.options.mirror
+        if kind is None or self.pilot_steps is not None:
+            return []
+        # An attempt that is made again is a run of its own there; the one before is over.
+        mirrors.close()
+        run = self.run.folder.name
+        names = (self.run.plan["spec"], run, f"{run}.{arm_name}.{attempt.name}")
+        folder = self.artifacts / "mirror" / kind
+        mirror = open_mirror(kind, names, folder, self.session.report)
+        if mirror is None:
+            return []
+        mirrors.callback(mirror.close)
+        return [feed(mirror)]
+
     def evaluate(self, arm_name: str) -> float:
         """Score one arm, or ``base``, if the run has not done so; return its accuracy.
 
         A score that was cut off keeps its rows: only the missing items are asked for.
         """
+        accuracy = self._score(arm_name)
+        self.say(f"{arm_name}: greedy accuracy {accuracy:.4f}")
+        return accuracy
+
+    def _score(self, arm_name: str) -> float:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             self._stage("harness.evaluate", arm_name, lambda: lambda: None)
-        accuracy = post_scores(self.run, arm_name)
-        post_stage(self.run, self.session.options.root, self._redactor)
-        self.session.report(f"{arm_name}: greedy accuracy {accuracy:.4f}")
+        with self.supervision.state.lock:
+            accuracy = post_scores(self.run, arm_name)
+            post_stage(self.run, self.session.options.root, self._redactor)
         return accuracy
+
+    def _show_step(self) -> ShowStep:
+        """Return what shows a step; several arms at once share the terminal line by line."""
+        if self._parallel is None:
+            return self.session.show_step
+        return lambda step: self.say(plain_line(step))
 
     def _stage(
         self,
@@ -182,15 +291,22 @@ class Experiment:
     ) -> None:
         stage = module.removeprefix("harness.")
         arguments = [str(self.run.folder), arm_name, *self._data()]
+        lock = self.supervision.state.lock
+        with lock:
+            self._at_work.add(arm_name)
         try:
             seconds = self._watched(
-                f"{stage} {arm_name}", module, arguments, f"{stage}-{arm_name}", follow
+                f"{stage} {arm_name}", module, arguments, f"{stage}-{arm_name}", follow, arm_name
             )
         finally:
             self._scrub(arm_name)
-        record_timing(self.run.folder, stage, arm_name, seconds)
-        self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
-        enter_all(self.run.folder, ignored=GROWING_FILES)
+            with lock:
+                self._at_work.discard(arm_name)
+        with lock:
+            record_timing(self.run.folder, stage, arm_name, seconds)
+            self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
+            growing = growing_names(self.run.folder, self._at_work)
+            enter_all(self.run.folder, ignored=GROWING_FILES | growing)
 
     def _data(self) -> list[str]:
         gsm8k_dir = self.session.options.gsm8k_dir
@@ -203,28 +319,35 @@ class Experiment:
         arguments: Sequence[str],
         log_stem: str,
         follow: Callable[[], Callable[[], None]],
+        arm_name: str | None = None,
     ) -> float:
         """Run a stage's process under supervision and return its seconds."""
 
         def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
-            return run_stage(
-                module, arguments, environment=environment, log_path=log, on_poll=on_poll
-            )
+            def poll() -> None:
+                if self._stopping.is_set():
+                    raise StoppedError(f"{where} was stopped")
+                on_poll()
 
+            return run_stage(module, arguments, environment=environment, log_path=log, on_poll=poll)
+
+        with self.supervision.state.lock:
+            service = self.session.service.environment()
         return self.supervision.stage(
             where,
-            self.session.service.environment(),
+            service,
             lambda: self._new_log(log_stem),
             follow,
             run,
             trains=module == "harness.arm",
+            arm_name=arm_name,
         )
 
     def _scrub(self, arm_name: str) -> None:
         """Take secrets out of what the stock loop wrote by itself, before it is entered."""
         for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
             for name in scrub_files(folder, self.run.folder):
-                self.session.report(f"{arm_name}: a secret was taken out of cookbook/{name}")
+                self.say(f"{arm_name}: a secret was taken out of cookbook/{name}")
 
     def _new_log(self, stem: str) -> Path:
         """Return a log name that no earlier attempt used: a run's files are written once."""
@@ -261,6 +384,7 @@ class Experiment:
 
     def _conclude(self, document: ResultDocument) -> ResultDocument:
         """Draw the verdict, post what it rests on and publish the finished result."""
+        require_cleaned(self.run.folder)
         standings = self.session.standings()
         keep_gate_evidence(self.session, self.run.folder)
         document = decide_run(self.run, with_executed(document, self.run), standings)
@@ -278,10 +402,17 @@ class Experiment:
         lines.append(document.summary)
         if document.verdict is not None:
             lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+        shown = self._shown_folder()
         if (self.run.folder / HTML_NAME).exists():
-            lines.append(f"report: {self.run.folder / HTML_NAME}")
-        lines.append(f"files: {self.run.folder}")
-        return lines
+            lines.append(f"report: {shown / HTML_NAME}")
+        lines.append(f"files: {shown}")
+        after = "status" if document.status == "running" else "verify"
+        return [*lines, f"next: python -m harness {after} {shown}"]
+
+    def _shown_folder(self) -> Path:
+        """Return the run's folder as it is shortest from here."""
+        folder, here = self.run.folder, Path.cwd()
+        return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
     def result_line(self) -> str:
         """Return the current document as one line."""

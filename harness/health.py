@@ -15,11 +15,13 @@ from typing import Any
 
 from harness.digest import parse_json
 from harness.errors import ServiceError
+from harness.proxy_headers import dressed
 
 _HEALTH_TIMEOUT_S = 10.0
 _SIGN_OF_LIFE_TIMEOUT_S = 3.0
 _NOBODY_BEHIND = frozenset({502, 504})
 """What a gateway answers when the service behind it is gone."""
+_NOT_LET_IN = frozenset({401, 403})
 
 
 def public_address(base_url: str) -> str:
@@ -76,7 +78,8 @@ def missing_sign_of_life(base_url: str) -> str | None:
     """
     url = f"{public_address(base_url)}/api/v1/healthz"
     try:
-        with urllib.request.urlopen(url, timeout=_SIGN_OF_LIFE_TIMEOUT_S):
+        request = dressed(urllib.request.Request(url))
+        with urllib.request.urlopen(request, timeout=_SIGN_OF_LIFE_TIMEOUT_S):
             return None
     except urllib.error.HTTPError as error:
         return f"status {error.code} of a gateway" if error.code in _NOBODY_BEHIND else None
@@ -92,7 +95,8 @@ def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
     """
     address = require_address(base_url)
     url = f"{address}/api/v1/{path}"
-    request = urllib.request.Request(url, headers={"X-API-Key": api_key} if api_key else {})
+    key = {"X-API-Key": api_key} if api_key else {}
+    request = dressed(urllib.request.Request(url, headers=key))
     try:
         with urllib.request.urlopen(request, timeout=_HEALTH_TIMEOUT_S) as response:
             body = parse_json(response.read(), where=path)
@@ -102,7 +106,7 @@ def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
             expected=f"an answer in {_HEALTH_TIMEOUT_S:.0f} s",
             found=f"{type(error).__name__}: {getattr(error, 'reason', error)}",
             where=f"{address} {path}",
-            fix="start the service, or correct TINKER_BASE_URL",
+            fix=_fix_for(error),
         ) from error
     if not isinstance(body, dict):
         raise ServiceError(
@@ -113,3 +117,9 @@ def get_json(base_url: str, path: str, api_key: str | None) -> dict[str, Any]:
             fix="correct TINKER_BASE_URL: another program answers there",
         )
     return body
+
+
+def _fix_for(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError) and error.code in _NOT_LET_IN:
+        return "correct the service's key and tokens: --service NAME says which variables it needs"
+    return "start the service, or correct TINKER_BASE_URL"

@@ -27,11 +27,13 @@ UNRESOLVED = "UNRESOLVED"
 """How a revision begins that is not pinned."""
 
 BASELINE_PACKAGE = "tinker-cookbook"
-BASELINE_REVISION = (
-    f"{BASELINE_PACKAGE} 0.5.8 wheel sha256"
-    " 93e5d30a55a5c7e7b9d00660ff9f207f9cb8530d2434d5b193bcba781404e58a"
-)
-"""The stock code of both arms; the wheel carries no commit id, so its bytes name it."""
+WHEELS = {
+    "0.5.7": "7d2490c5c4c4e1b5cf6a86be4a73e020a80e44cbbb4b071acf314d38fcd25f7f",
+    "0.5.8": "93e5d30a55a5c7e7b9d00660ff9f207f9cb8530d2434d5b193bcba781404e58a",
+}
+"""The stock code of both arms, by release; a wheel carries no commit id, so its bytes name it."""
+DEFAULT_RELEASE = "0.5.8"
+"""Named where another release is installed, so that pins of it are refused."""
 
 REFERENCE_FILE = "harness/reference.py"
 IMPLEMENTATION_FILES = (
@@ -157,10 +159,17 @@ def implementation_revision(root: Path) -> str:
     return f"sha256:{sha256_json(files)}"
 
 
+def baseline_revision() -> str:
+    """Return the revision of the installed stock code, where its wheel is known."""
+    installed = metadata.version(BASELINE_PACKAGE)
+    release = installed if installed in WHEELS else DEFAULT_RELEASE
+    return f"{BASELINE_PACKAGE} {release} wheel sha256 {WHEELS[release]}"
+
+
 def current_pins(root: Path) -> Pins:
     """Return the revisions of the tree at ``root``, as a pins file records them."""
     return Pins(
-        baseline_revision=BASELINE_REVISION,
+        baseline_revision=baseline_revision(),
         reference_revision=git_blob_id(root / REFERENCE_FILE),
         implementation_revision=implementation_revision(root),
     )

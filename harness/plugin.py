@@ -6,8 +6,8 @@ they happen; what is printed at the end is read from them.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,12 @@ from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Phase
 from harness.report_guard import SecretFreeReports
-from harness.secrets_out import without_secrets
+from harness.screen import Screen
+from harness.service_profiles import PROFILES
 from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
+from harness.step_mirror import OWN_VARIABLES, require_tracker
 from harness.store import write_json_atomic
-from harness.terminal import gate_lines, header_lines
+from harness.terminal import closing_lines, finished_gate_line, header_lines
 
 SESSION = pytest.StashKey[HarnessSession]()
 if TYPE_CHECKING:
@@ -50,7 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=DEFAULT_SPEC,
         help=f"experiment spec (default: {DEFAULT_SPEC})",
     )
-    group.addoption("--service", metavar="NAME", help="embedded or url (default: the spec's own)")
+    group.addoption(
+        "--service", metavar="NAME", help=f"{', '.join(PROFILES)} (default: the spec's own)"
+    )
     group.addoption(
         "--arm",
         metavar="ARM",
@@ -65,7 +69,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where records go (default: artifacts)",
     )
     group.addoption("--gsm8k-dir", metavar="DIR", help="folder with train.jsonl and test.jsonl")
+    group.addoption(
+        "--parallel",
+        metavar="N",
+        type=int,
+        default=1,
+        help="arms that train at once, for a service that can take it (default: 1)",
+    )
     group.addoption("--fresh", action="store_true", help="start a new run, finished or not")
+    group.addoption(
+        "--mirror",
+        choices=sorted(OWN_VARIABLES),
+        help="copy each training step to this tracker, if it is installed; decides nothing",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,10 +101,15 @@ def pytest_configure(config: pytest.Config) -> None:
         artifacts=_from(config, config.option.artifacts),
         gsm8k_dir=_from(config, config.option.gsm8k_dir) if config.option.gsm8k_dir else None,
         fresh=config.option.fresh,
+        parallel=config.option.parallel,
+        mirror=config.option.mirror,
     )
     try:
-        session = HarnessSession(options, _reporter(config))
+        screen = Screen(config)
+        session = HarnessSession(options, screen.line, screen.step)
         session.selected_arms()
+        if options.mirror:
+            require_tracker(options.mirror, os.environ)
         session.begin()
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from error
@@ -98,20 +119,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _from(config: pytest.Config, path: str) -> Path:
     return config.invocation_params.dir / path
-
-
-def _reporter(config: pytest.Config) -> Callable[[str], None]:
-    def report(text: str) -> None:
-        line = without_secrets(text)
-        terminal: Any = config.pluginmanager.getplugin("terminalreporter")
-        capture: Any = config.pluginmanager.getplugin("capturemanager")
-        if terminal is None:
-            return
-        with capture.global_and_fixture_disabled():
-            terminal.ensure_newline()
-            terminal.write_line(line)
-
-    return report
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -152,6 +159,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             dropped.append(item)
     config.hook.pytest_deselected(items=dropped)
     items[:] = sorted((item for item in items if item not in dropped), key=_place)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which arms this session will train, after every other selection."""
+    if SESSION in session.config.stash:
+        names = [_argument(item, "arm") for item in session.items]
+        session.config.stash[SESSION].planned_arms = tuple(name for name in names if name)
 
 
 def _check_gate_test(config: pytest.Config, item: pytest.Item) -> None:
@@ -201,17 +215,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Start a gate's record; skip what may not run and say what would unblock it."""
     if SESSION not in item.config.stash:
         if gate_of(item) or item.get_closest_marker("full"):
-            pytest.skip("gates and arms never run under xdist: run without -n")
+            pytest.skip("gates and arms never run under xdist. Run: pytest -m full, without -n")
         return
     session = item.config.stash[SESSION]
     if gate_id := gate_of(item):
         session.start_gate(gate_id)
         if item.get_closest_marker("live") and (failed := session.failed_offline()):
-            pytest.skip(f"not run: {', '.join(failed)} not proven offline; no service contacted")
+            again = session.command(f"-m preflight -k '{' or '.join(failed)}'")
+            reason = f"{', '.join(failed)} failed offline, so no service is contacted"
+            pytest.skip(f"not run: {reason}. See why: {again}")
         if item.get_closest_marker("live") and session.unreachable:
-            pytest.skip(f"not run: {session.unreachable}")
+            again = session.command("-m preflight")
+            pytest.skip(f"not run: {session.unreachable}. When it answers: {again}")
     elif item.get_closest_marker("full") and (obstacles := session.obstacles()):
-        reason = f"blocked, {'; '.join(obstacles)}. Unblock: pytest -m preflight"
+        reason = f"blocked, {'; '.join(obstacles)}. Unblock: {session.unblock()}"
         session.blocked.append(f"{item.name}: {reason}")
         pytest.skip(reason)
 
@@ -228,6 +245,7 @@ class GateReports:
             self.session.add_phase(gate_id, phase_of(report))
             if report.when == "teardown":
                 self.session.finish_gate(gate_id)
+                self.session.report(finished_gate_line(self.session, gate_id))
 
 
 def phase_of(report: pytest.TestReport) -> Phase:
@@ -248,6 +266,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if SESSION not in config.stash:
         return
     state = config.stash[SESSION]
+    if EXPERIMENT in config.stash:
+        config.stash[EXPERIMENT].close()
     state.close()
     blocked = bool(state.blocked) or state.ran_unproven()
     session.exitstatus = exit_code(
@@ -270,9 +290,9 @@ def _only_set_up(session: pytest.Session) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print one line a gate and how the experiment stands."""
+    """Print what is open, each with its command, and how the experiment stands."""
     if SESSION in config.stash:
-        lines = gate_lines(config.stash[SESSION])
+        lines = closing_lines(config.stash[SESSION])
         if EXPERIMENT in config.stash:
             lines += config.stash[EXPERIMENT].closing_lines()
         for line in lines:

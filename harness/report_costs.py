@@ -84,7 +84,7 @@ def _stages(timings: Sequence[Mapping[str, Any]]) -> Iterator[Cost]:
 
 def _step_sums(source: Source) -> Iterator[Cost]:
     """Yield what the steps of each arm took by their own clocks; stages hold more than that."""
-    for arm in source.run.spec.arms:
+    for arm in source.run.spec.trainings:
         taken = [row["step_s"] for row in source.steps(arm.name) if "step_s" in row]
         if taken:
             yield Cost(
@@ -120,7 +120,7 @@ def _facts(source: Source) -> Iterator[tuple[str, Any]]:
     initial = source.document(INITIAL_NAME)
     if initial is not None:
         yield "initial adapter (SHA-256)", initial["adapter_sha256"] or "not shown by the service"
-    for arm in spec.arms:
+    for arm in spec.trainings:
         done = read_done(source.run.folder, arm.name)
         yield f"final weights of {arm.name}", "not yet" if done is None else done["sampler_uri"]
     if (source.run.folder / EVALUATOR_NAME).exists():

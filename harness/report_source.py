@@ -28,7 +28,8 @@ from harness.reading import read_regular
 from harness.redact import Redactor
 from harness.result import ResultDocument, read_result
 from harness.spec_rules import ArmRoles, resolve_roles
-from harness.store import TornLineError, read_jsonl
+from harness.steps_so_far import steps_so_far
+from harness.store import read_jsonl
 
 RESULT_NAME = "result.json"
 MUTANTS_NAME = "mutants.json"
@@ -91,17 +92,10 @@ class Source:
         }
 
     def steps(self, arm_name: str) -> tuple[Row, ...]:
-        """Return the steps of an arm's last attempt that were completely written."""
+        """Return the steps of an arm that count and were completely written."""
+        done = read_done(self.run.folder, arm_name)
         folder = arm_folder(self.run.folder, arm_name)
-        number = self.attempts(arm_name)
-        path = folder / f"attempt-{number:02d}" / "steps.jsonl"
-        if not number or not path.exists():
-            return ()
-        try:
-            return read_jsonl(path)
-        except TornLineError as torn:
-            # An arm that is at work, or was killed, may leave the start of a line.
-            return torn.rows
+        return steps_so_far(folder, None if done is None else int(done["attempt"]))
 
     def attempts(self, arm_name: str) -> int:
         """Return the number of the attempt that finished the arm, or of its last one, or 0."""

@@ -29,7 +29,7 @@ SIGNS = {
 
 def training(source: Source) -> tuple[ArmTraining, ...]:
     """Return the curves of every arm of the spec, empty where it has no step yet."""
-    return tuple(_arm_training(source, arm) for arm in source.run.spec.arms)
+    return tuple(_arm_training(source, arm) for arm in source.run.spec.trainings)
 
 
 def _arm_training(source: Source, arm: Arm) -> ArmTraining:

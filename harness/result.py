@@ -6,7 +6,7 @@ once posted neither vanish nor change unnoticed, and a verdict cannot disagree w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -126,11 +126,18 @@ class ResultDocument(_Record):
         self._refuse_unless_running("a new summary")
         return self._next({"summary": summary})
 
-    def arm_completed(self, arm: str) -> ResultDocument:
-        """Add an arm that ended; adding it again changes nothing."""
+    def arm_completed(self, arm: str, order: Sequence[str] = ()) -> ResultDocument:
+        """Add an arm that ended; adding it again changes nothing.
+
+        Args:
+            arm: the arm.
+            order: all arms; those that ended are listed in this order, whichever ended first.
+        """
         if arm in self.completed_arms:
             return self
-        return self._next({"completed_arms": [*self.completed_arms, arm]})
+        ended = [*self.completed_arms, arm]
+        ended.sort(key=lambda name: order.index(name) if name in order else len(order))
+        return self._next({"completed_arms": ended})
 
     def with_deviation(
         self, deviation: Deviation, *, before_training: bool, tested_instead: str | None = None

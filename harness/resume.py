@@ -23,6 +23,7 @@ from harness.attempts import (
     whole_rows,
 )
 from harness.errors import ServiceError
+from harness.sdk_generation import rest_client
 from harness.store import append_jsonl, write_json_atomic
 
 COOKBOOK_FOLDER = "cookbook"
@@ -120,7 +121,7 @@ def service_keeps(client: tinker.ServiceClient) -> Keeps:
     It raises :class:`ServiceError` when the service gives another answer than yes or no: starting
     over would throw away what may well be there.
     """
-    rest = client.create_rest_client()
+    rest = rest_client(client)
 
     def keeps(uri: str) -> bool:
         try:

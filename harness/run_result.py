@@ -50,7 +50,9 @@ def post_scores(run: PlannedRun, arm_name: str) -> float:
         document = document.with_metrics(numbers)
     elif (whole := whole_arm_rows(run, arm_name)) is not None:
         arm = run.spec.arm_of(arm_name)
-        document = document.with_metrics(score_numbers(whole), arm=arm).arm_completed(arm)
+        document = document.with_metrics(score_numbers(whole), arm=arm).arm_completed(
+            arm, [planned.name for planned in run.spec.arms]
+        )
     publish(run.folder / RESULT_NAME, document.with_summary(_progress(run, document)))
     return numbers[METRIC]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.deviations import with_revision
 from harness.errors import HarnessError
+from harness.fork_run import FORK_SERVICE, waiting_fork
 from harness.gates.binding import git_state
 from harness.manifest import is_sealed
 from harness.plan import (
@@ -70,7 +71,14 @@ def new_run(session: HarnessSession, artifacts: Path, pilot_steps: int | None) -
     options, loaded = session.options, session.loaded
     train = load_problems(loaded.spec, "train", options.gsm8k_dir)
     test = load_problems(loaded.spec, "test", options.gsm8k_dir)
-    run = RunFolder.create(artifacts, loaded.name, loaded.digest, now=datetime.now(UTC))
+    forked = session.service_name == FORK_SERVICE and pilot_steps is None
+    run = RunFolder.create(
+        artifacts,
+        loaded.name,
+        loaded.digest,
+        now=datetime.now(UTC),
+        run_id=waiting_fork(options.artifacts, loaded.name).run_id if forked else None,
+    )
     pins = options.spec_path.with_suffix(".pins.json")
     own_spec = run.path / SPEC_COPY_NAME
     write_new(own_spec, read_regular(options.spec_path, follow=True))

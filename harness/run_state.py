@@ -6,7 +6,6 @@ Nothing is locked, changed or contacted; a torn last line is a row that is still
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,10 @@ from harness.errors import DocumentError, StoreError
 from harness.reading import read_regular
 from harness.result import ResultDocument, read_result
 from harness.run_files import PLAN_NAME, RESULT_NAME, SPEC_COPY_NAME
-from harness.store import TornLineError, read_jsonl
+from harness.spec import parse_spec
+from harness.spec_model import Arm
+from harness.step_line import duration
+from harness.steps_so_far import steps_so_far
 
 RECENT_STEPS = 5
 """Steps whose mean time is the rate: the first ones are slower."""
@@ -25,12 +27,12 @@ METRIC = "accuracy"
 
 @dataclass(frozen=True, slots=True)
 class ArmState:
-    """One arm.
+    """One training: an arm, or with several seeds an arm with one of them.
 
     Attributes:
-        name: the arm.
+        name: the training.
         attempt: the newest attempt, 0 before the first.
-        steps_done: complete rows of its ``steps.jsonl``.
+        steps_done: complete rows that count, over all its attempts.
         steps_planned: the spec's.
         step_s: mean seconds of its last steps; None before the first.
         is_trained: it has its final checkpoint.
@@ -61,7 +63,7 @@ class RunState:
         folder: the run's folder.
         spec: the spec's name.
         result: its result document.
-        arms: every planned arm, in the plan's order.
+        arms: every planned training, in the plan's order.
         gates: gates proven when the run was planned, and gates required then.
         quiet_s: seconds since a file of the run was last written.
     """
@@ -99,7 +101,7 @@ def read_run_state(folder: Path) -> RunState:
     folder = folder.resolve()
     try:
         plan = parse_json(read_regular(folder / PLAN_NAME), where=PLAN_NAME)
-        spec = parse_json(read_regular(folder / SPEC_COPY_NAME), where=SPEC_COPY_NAME)
+        copied = parse_json(read_regular(folder / SPEC_COPY_NAME), where=SPEC_COPY_NAME)
         result = read_result(folder / RESULT_NAME)
     except OSError as error:
         raise StoreError(
@@ -110,32 +112,27 @@ def read_run_state(folder: Path) -> RunState:
             fix="name a run's folder, such as artifacts/runs/local/latest",
         ) from error
     gates = [gate["outcome"] == "pass" for gate in plan.get("gates", {}).values()]
-    arms = tuple(_arm_state(folder, arm, result) for arm in spec["arms"])
+    spec = parse_spec(copied, where=SPEC_COPY_NAME)
+    arms = tuple(
+        _arm_state(folder / "arms" / arm.name, arm, result.metrics.arms.get(spec.arm_of(arm.name)))
+        for arm in spec.trainings
+    )
     return RunState(folder, plan["spec"], result, arms, (sum(gates), len(gates)), _quiet_s(folder))
 
 
-def _arm_state(folder: Path, arm: dict[str, Any], result: ResultDocument) -> ArmState:
-    attempts = sorted((folder / "arms" / arm["name"]).glob("attempt-*"))
-    rows = _rows(attempts[-1] / "steps.jsonl") if attempts else ()
+def _arm_state(folder: Path, arm: Arm, numbers: dict[str, Any] | None) -> ArmState:
+    attempts = sorted(folder.glob("attempt-*"))
+    rows = steps_so_far(folder)
     recent = [row["step_s"] for row in rows[-RECENT_STEPS:] if "step_s" in row]
     return ArmState(
-        name=arm["name"],
+        name=arm.name,
         attempt=int(attempts[-1].name.rpartition("-")[2]) if attempts else 0,
         steps_done=len(rows),
-        steps_planned=arm["steps"],
+        steps_planned=arm.steps,
         step_s=sum(recent) / len(recent) if recent else None,
-        is_trained=(folder / "arms" / arm["name"] / "done.json").is_file(),
-        accuracy=_score(result.metrics.arms.get(arm["name"], {})),
+        is_trained=(folder / "done.json").is_file(),
+        accuracy=_score(numbers or {}),
     )
-
-
-def _rows(path: Path) -> Sequence[dict[str, Any]]:
-    if not path.is_file():
-        return ()
-    try:
-        return read_jsonl(path)
-    except TornLineError as error:
-        return error.rows
 
 
 def _score(numbers: dict[str, Any]) -> float | None:
@@ -155,7 +152,7 @@ def run_lines(state: RunState) -> list[str]:
     proven, required = state.gates
     lines = [
         f"run {state.folder.name}: {state.result.status}, gates proven at its start: {proven} of"
-        f" {required}, last written {_duration(state.quiet_s)} ago"
+        f" {required}, last written {duration(state.quiet_s)} ago"
     ]
     lines += [f"  {_arm_line(arm)}" for arm in state.arms]
     lines.append(f"  scores: {_scores(state)}")
@@ -170,7 +167,7 @@ def _arm_line(arm: ArmState) -> str:
         return f"{arm.name}: not begun, 0 of {arm.steps_planned} steps"
     again = f" (attempt {arm.attempt})" if arm.attempt > 1 else ""
     rate = "" if arm.step_s is None else f", {arm.step_s:.2f} s a step"
-    left = "" if arm.left_s is None else f", {_duration(arm.left_s)} of training left"
+    left = "" if arm.left_s is None else f", {duration(arm.left_s)} of training left"
     word = "trained" if arm.is_trained else "training"
     return f"{arm.name}: {word}, {arm.steps_done} of {arm.steps_planned} steps{again}{rate}{left}"
 
@@ -180,10 +177,3 @@ def _scores(state: RunState) -> str:
     return ", ".join(
         f"{name} {'not yet' if value is None else f'{value:.4f}'}" for name, value in named
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

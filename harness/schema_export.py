@@ -11,6 +11,7 @@ from harness.correctness_record import CorrectnessRecord
 from harness.evaluator import EvaluationRecord, Evaluator, PredictionRow
 from harness.evidence import EvidenceRecord
 from harness.feasibility import FeasibilityRecord
+from harness.fork_run import ForkRecord
 from harness.gates.evidence_lines import ClosingLine, GateLine, GateStartLine, SessionLine
 from harness.generation_report import GenerationReport
 from harness.judgement_documents import (
@@ -48,6 +49,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "evidence": EvidenceRecord,
     "feasibility": FeasibilityRecord,
     "feasibility_posted": PostedFeasibility,
+    "fork": ForkRecord,
     "gate_closing_line": ClosingLine,
     "gate_line": GateLine,
     "gate_session_line": SessionLine,

@@ -10,7 +10,6 @@ import json
 import os
 import urllib.error
 import urllib.request
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 from harness.digest import sha256_file, sha256_json
 from harness.errors import ServiceError
 from harness.local_service.tokenizer import load_tokenizer
+from harness.proxy_headers import dressed
+from harness.sdk_generation import rest_client, training_client
 from harness.spec_model import ExperimentSpec
 
 EMBEDDED_MODEL_PREFIX = "embedded/"
@@ -91,9 +92,9 @@ def create_initial_state(
         name: checkpoint name, unique on the service.
         folder: where the adapter is downloaded to.
     """
-    training = client.create_lora_training_client(
-        spec.base_model, rank=spec.lora_rank, seed=seed
-    ).result()
+    training = training_client(
+        client.create_lora_training_client(spec.base_model, rank=spec.lora_rank, seed=seed)
+    )
     info = training.get_info()
     uri = training.save_state(name).result().path
     digest = export_adapter(client, training, name, folder)
@@ -119,11 +120,7 @@ def export_adapter(
         ServiceError: when the export has no tensor file or a file cannot be fetched.
     """
     path = training.save_weights_external(name).result().path
-    with warnings.catch_warnings():
-        # The replacement for this call, tinker.RestClient, does not share the client's headers.
-        warnings.simplefilter("ignore", FutureWarning)
-        rest = client.create_rest_client()
-    urls = rest.get_external_weights_urls(path).result().urls
+    urls = rest_client(client).get_external_weights_urls(path).result().urls
     folder.mkdir(parents=True, exist_ok=True)
     for relative, url in sorted(urls.items()):
         (folder / Path(relative).name).write_bytes(_download(url, relative))
@@ -150,9 +147,10 @@ def adapter_digest(folder: Path) -> str:
 
 def _download(url: str, relative: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response:
+        request = dressed(urllib.request.Request(url))
+        with urllib.request.urlopen(request, timeout=_DOWNLOAD_TIMEOUT_S) as response:
             return response.read()
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, OSError, ValueError) as error:
         # The address is signed, so it never appears in the message.
         raise ServiceError(
             "a file of an exported adapter cannot be downloaded",

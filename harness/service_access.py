@@ -1,14 +1,15 @@
 """Which service a session talks to, what identifies it, and how it is started and stopped.
 
 Two ways in: ``embedded`` starts the embedded service on loopback when it is first needed, with its
-files under the artifacts folder, so that checkpoints outlive the process; ``url`` takes the address
-and key from ``TINKER_BASE_URL`` and ``TINKER_API_KEY``.
+files under the artifacts folder, so that checkpoints outlive the process; every other profile of
+:mod:`harness.service_profiles` takes address, key and headers from the environment.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,18 @@ from harness.digest import sha256_file
 from harness.errors import ServiceError, UsageError
 from harness.health import public_address, require_address, require_health
 from harness.local_service.process import EmbeddedService, start_service
+from harness.proxy_headers import environment_of, headers_sent
+from harness.service_profiles import (
+    BASE_URL_VARIABLE,
+    KEY_VARIABLE,
+    PROFILES,
+    missing_error,
+    profile_named,
+)
 from harness.spec_model import ExperimentSpec
 
-SERVICES = ("embedded", "url")
-URL_VARIABLES = ("TINKER_BASE_URL", "TINKER_API_KEY")
+EMBEDDED = "embedded"
+SERVICES = tuple(PROFILES)
 MODEL_DIR = Path(__file__).parent / "local_service" / "model"
 
 
@@ -31,16 +40,9 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
             embedded service with a spec that does not describe its model.
         ServiceError: for a TINKER_BASE_URL that is to be used and is no address.
     """
-    name = asked or ("embedded" if spec.embedded else "url")
-    if name not in SERVICES:
-        raise UsageError(
-            "the service is not known",
-            expected=" or ".join(SERVICES),
-            found=name,
-            where="--service",
-            fix="leave --service out: the spec knows its service",
-        )
-    if name == "embedded" and spec.embedded is None:
+    name = asked or (EMBEDDED if spec.embedded else "url")
+    profile = profile_named(name)
+    if name == EMBEDDED and spec.embedded is None:
         raise UsageError(
             "the spec does not describe the embedded service's model",
             expected="an embedded section with base_model_sha256",
@@ -48,22 +50,22 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
             where="--service embedded",
             fix="use specs/local.json, or --service url for this spec",
         )
-    if asked == "url" and missing_variables():
-        raise UsageError(
-            "the service's variables are not set",
-            expected=" and ".join(URL_VARIABLES),
-            found=f"missing: {', '.join(missing_variables())}",
-            where="environment",
-            fix="set them, or use specs/local.json, which needs none",
-        )
-    if name == "url" and (address := os.environ.get("TINKER_BASE_URL")):
+    if asked and (absent := profile.missing(os.environ)):
+        raise missing_error(profile, absent)
+    if name != EMBEDDED and (address := os.environ.get(BASE_URL_VARIABLE)):
         require_address(address)
     return name
 
 
-def missing_variables() -> list[str]:
-    """Return the variables of the url service that are not set."""
-    return [name for name in URL_VARIABLES if not os.environ.get(name)]
+def service_address(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the address of a service that is not embedded; "" where nothing says it."""
+    address = environ.get(BASE_URL_VARIABLE, "")
+    if not address and BASE_URL_VARIABLE not in profile_named(name).variables:
+        # Imported here: the SDK knows the address of the service it is made for.
+        from tinker.lib.base_url import resolve_base_url
+
+        return resolve_base_url()
+    return address
 
 
 def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
@@ -72,9 +74,8 @@ def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
     For the embedded service this is complete: its code is part of the binding, and its model, its
     arithmetic and its seed are here. For another service it is the address.
     """
-    if name == "url":
-        address = public_address(os.environ.get("TINKER_BASE_URL", ""))
-        return {"service": "url", "base_url": address}
+    if name != EMBEDDED:
+        return {"service": name, "base_url": public_address(service_address(name))}
     if spec.embedded is None:
         raise UsageError("the spec does not describe the embedded service's model")
     return {
@@ -95,7 +96,7 @@ class ServiceAccess:
     """Starts the service at the first use and stops what it started.
 
     Args:
-        name: ``embedded`` or ``url``.
+        name: a profile's name.
         spec: describes the embedded model.
         folder: where the embedded service keeps checkpoints and its log.
     """
@@ -105,6 +106,7 @@ class ServiceAccess:
         self.spec = spec
         self.folder = folder
         self._embedded: EmbeddedService | None = None
+        self._headers: ExitStack | None = None
 
     def environment(self) -> Mapping[str, str]:
         """Return the variables an SDK program needs, starting the service if need be.
@@ -114,8 +116,8 @@ class ServiceAccess:
         Raises:
             ServiceError: when the service cannot be started or reached, or serves another model.
         """
-        if self.name == "url":
-            return self._url_environment()
+        if self.name != EMBEDDED:
+            return self._environment_of_profile()
         if self._embedded is not None and not self._embedded.running:
             self.stop()
         if self._embedded is None:
@@ -123,22 +125,31 @@ class ServiceAccess:
         return self._embedded.environment()
 
     def stop(self) -> None:
-        """Stop the embedded service if this session started it."""
+        """Stop the embedded service if this session started it, and send no headers any more."""
+        if self._headers is not None:
+            self._headers.close()
+            self._headers = None
         if self._embedded is not None:
             self._embedded.stop()
             self._embedded = None
 
-    def _url_environment(self) -> Mapping[str, str]:
-        if missing := missing_variables():
+    def _environment_of_profile(self) -> Mapping[str, str]:
+        profile = profile_named(self.name)
+        if missing := profile.missing(os.environ):
             raise ServiceError(
                 "the environment does not say which service to use",
-                expected=" and ".join(URL_VARIABLES),
+                expected=" and ".join(profile.needed),
                 found=f"missing: {', '.join(missing)}",
                 fix="set them; specs/local.json needs none",
             )
-        require_health(os.environ["TINKER_BASE_URL"])
-        values = {name: os.environ[name] for name in URL_VARIABLES}
-        return {**values, "TINKER_TELEMETRY": "0"}
+        address = service_address(self.name)
+        if self._headers is None:
+            self._headers = ExitStack()
+            values = profile.header_values(os.environ)
+            self._headers.enter_context(headers_sent(address, values))
+        require_health(address)
+        values = {BASE_URL_VARIABLE: address, KEY_VARIABLE: os.environ[KEY_VARIABLE]}
+        return {**values, **environment_of(self.name), "TINKER_TELEMETRY": "0"}
 
     def _start(self) -> EmbeddedService:
         described = self.spec.embedded

@@ -20,36 +20,16 @@ from harness.gates.evidence import EvidenceWriter, read_history
 from harness.gates.recorder import GateRecorder, measures_ok
 from harness.gates.standing import Standing, standing_of
 from harness.gates.verdict import Outcome, Phase, judge_phases
+from harness.next_command import next_command
 from harness.pins import pin_obstacles
-from harness.service_access import ServiceAccess, choose_service, service_identity
+from harness.service_access import EMBEDDED, ServiceAccess, choose_service, service_identity
+from harness.session_options import DEFAULT_SPEC as DEFAULT_SPEC
+from harness.session_options import Options as Options
 from harness.spec import LoadedSpec, load_spec
+from harness.step_line import ShowStep, plain_line
 
-DEFAULT_SPEC = "specs/local.json"
 PACKAGE_ROOT = Path(__file__).parents[1]
 """Where the code that runs is; revisions are pinned against it."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The command line, checked for shape only.
-
-    Attributes:
-        root: the project's root, whose files gates are bound to.
-        spec_path: ``--spec``.
-        service: ``--service``, or None for the one the spec was written for.
-        arms: ``--arm``, each an arm's name or its advantage mode; empty means all.
-        artifacts: ``--artifacts``.
-        gsm8k_dir: ``--gsm8k-dir``.
-        fresh: ``--fresh``.
-    """
-
-    root: Path
-    spec_path: Path
-    service: str | None = None
-    arms: tuple[str, ...] = ()
-    artifacts: Path = Path("artifacts")
-    gsm8k_dir: Path | None = None
-    fresh: bool = False
 
 
 @dataclass
@@ -66,11 +46,26 @@ class HarnessSession:
     Args:
         options: the command line.
         report: shows one line to the person, even while output is captured.
+        show_step: shows one training step; by default a plain line of ``report``.
     """
 
-    def __init__(self, options: Options, report: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        options: Options,
+        report: Callable[[str], None] = print,
+        show_step: ShowStep | None = None,
+    ) -> None:
+        if options.parallel < 1:
+            raise UsageError(
+                "no arm could ever train",
+                expected="at least 1",
+                found=str(options.parallel),
+                where="--parallel",
+                fix="leave --parallel out for one arm after another",
+            )
         self.options = options
         self.report = report
+        self.show_step: ShowStep = show_step or (lambda step: report(plain_line(step)))
         self.loaded: LoadedSpec = load_spec(options.spec_path)
         self.service_name = choose_service(options.service, self.loaded.spec)
         self.gate_runs: dict[str, GateRun] = {}
@@ -78,6 +73,7 @@ class HarnessSession:
         self.outcomes: dict[str, tuple[Outcome, str]] = {}
         self.blocked: list[str] = []
         self.undecided: list[str] = []
+        self.planned_arms: tuple[str, ...] = ()
         self._bound_at_start: Binding | None = None
         self._evidence: EvidenceWriter | None = None
         self._unsealed = False
@@ -101,7 +97,7 @@ class HarnessSession:
     @cached_property
     def unreachable(self) -> str:
         """Why a service that is named by its address does not answer, asked once; else ""."""
-        if self.service_name != "url":
+        if self.service_name == EMBEDDED:
             return ""
         try:
             self.service.environment()
@@ -245,13 +241,32 @@ class HarnessSession:
     def obstacles(self) -> list[str]:
         """Return why no arm may train now: revisions that are not pinned, gates not proven."""
         self.seal()
-        unpinned = pin_obstacles(self.loaded.spec, self.loaded.pins, PACKAGE_ROOT)
+        groups: dict[str, list[str]] = {}
+        for standing in self.standings().values():
+            if standing.outcome is not Outcome.PASS:
+                why = f"{standing.outcome}: {standing.reason}{_few(standing.changed)}"
+                groups.setdefault(why, []).append(standing.gate_id)
         unproven = [
-            _obstacle(standing)
-            for standing in self.standings().values()
-            if standing.outcome is not Outcome.PASS
+            f"{'gate' if len(gates) == 1 else 'gates'} {', '.join(gates)}: {why}"
+            for why, gates in groups.items()
         ]
-        return [*unpinned, *unproven]
+        return [*self.unpinned(), *unproven]
+
+    def unpinned(self) -> list[str]:
+        """Return the revisions of the code that are not the recorded ones."""
+        return pin_obstacles(self.loaded.spec, self.loaded.pins, PACKAGE_ROOT)
+
+    def unblock(self) -> str:
+        """Return the command that removes the first obstacle of :meth:`obstacles`."""
+        if self.unpinned():
+            path, root = self.options.spec_path, self.options.root
+            given = path.relative_to(root) if path.is_relative_to(root) else path
+            return f"python -m harness pin {given}, after a review of the code"
+        return self.command("-m preflight")
+
+    def command(self, what: str) -> str:
+        """Return the pytest command of this session's options that runs ``what``."""
+        return next_command(self.options, what)
 
     def close(self) -> None:
         """Seal and close the evidence and stop the service this session started."""
@@ -282,11 +297,6 @@ class HarnessSession:
             "tests": dict(counts),
             "exit_code": exit_code,
         }
-
-
-def _obstacle(standing: Standing) -> str:
-    changed = _few(standing.changed)
-    return f"gate {standing.gate_id}: {standing.outcome}: {standing.reason}{changed}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -42,7 +42,11 @@ __all__ = [
     "similarity_parameters",
     "tfidf_cosine",
     "uniform_loo_weights",
+    "weight_blocks",
 ]
+
+BLOCK_ROWS = 64
+"""Rows of weights in memory at once where a batch is too large for one matrix."""
 
 Similarity = Callable[[Sequence[str]], FloatArray]
 """Question texts (P) to a float64 matrix (P, P); only its off-diagonal entries are used."""
@@ -124,13 +128,61 @@ def gs1_weights(similarity_PP: FloatArray, tau: float | None) -> FloatArray:
             and above 0.
     """
     checked_tau = _positive(tau)
-    logits_PP = np.array(similarity_PP, dtype=np.float64)
-    _check_square(logits_PP)
-    np.fill_diagonal(logits_PP, -np.inf)
+    weights_PP = np.array(similarity_PP, dtype=np.float64)
+    _check_square(weights_PP)
+    _leave_one_out_softmax(weights_PP, 0, checked_tau)
+    return weights_PP
+
+
+def weight_blocks(
+    similarity: Similarity, texts_P: Sequence[str], tau: float | None
+) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield ``gs1_weights(similarity(texts), tau)`` as blocks of rows, first to last.
+
+    Beside the prompts' vectors only one block of ``BLOCK_ROWS`` rows is in memory, so 16 384
+    prompts need no matrix of 2 GiB. A similarity that has no vectors is computed whole.
+
+    Yields:
+        the rows' place in the batch, and their weights (rows, P).
+
+    Raises:
+        AdvantageError: as :func:`gs1_weights`.
+    """
+    checked_tau = _positive(tau)
+    if len(texts_P) < 2:
+        raise _too_few(len(texts_P))
+    rows_of = _similarity_rows(similarity, texts_P)
+    for first in range(0, len(texts_P), BLOCK_ROWS):
+        rows = slice(first, min(first + BLOCK_ROWS, len(texts_P)))
+        weights_BP = rows_of(rows)
+        _leave_one_out_softmax(weights_BP, first, checked_tau)
+        yield rows, weights_BP
+
+
+def _similarity_rows(
+    similarity: Similarity, texts_P: Sequence[str]
+) -> Callable[[slice], FloatArray]:
+    """Return what computes some rows of the similarity matrix, in memory of their own."""
+    vectoriser = BatchFitted() if similarity is tfidf_cosine else similarity
+    if not isinstance(vectoriser, BatchFitted | Hashed):
+        whole_PP = np.array(similarity(texts_P), dtype=np.float64)
+        _check_square(whole_PP)
+        return lambda rows: whole_PP[rows]
+    vectors = vectoriser.vectors(texts_P)
+    # Transposed once: scipy would turn it into rows again for every block.
+    columns = vectors.T.tocsr()
+    return lambda rows: np.clip((vectors[rows] @ columns).toarray(), 0.0, 1.0)
+
+
+def _leave_one_out_softmax(rows_BP: FloatArray, first: int, tau: float) -> None:
+    """Turn rows ``first``… of a similarity matrix into weights, in place."""
+    own = np.arange(len(rows_BP))
+    rows_BP[own, first + own] = -np.inf
     with np.errstate(over="ignore", under="ignore"):
-        logits_PP -= logits_PP.max(axis=1, keepdims=True)
-        unnormalised_PP = np.exp(logits_PP / checked_tau)
-    return unnormalised_PP / unnormalised_PP.sum(axis=1, keepdims=True)
+        rows_BP -= rows_BP.max(axis=1, keepdims=True)
+        rows_BP /= tau
+        np.exp(rows_BP, out=rows_BP)
+    rows_BP /= rows_BP.sum(axis=1, keepdims=True)
 
 
 def uniform_loo_weights(problems: int) -> FloatArray:

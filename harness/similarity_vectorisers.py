@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
 from harness.errors import AdvantageError
@@ -31,15 +32,18 @@ class BatchFitted:
 
     def __call__(self, texts: Sequence[str]) -> FloatArray:
         """Return the (P, P) cosines; AdvantageError for anything but a sequence of strings."""
+        return cosines(self.vectors(texts))
+
+    def vectors(self, texts: Sequence[str]) -> csr_matrix:
+        """Return the texts' unit (or zero) vectors, one sparse row each."""
         checked = strings(texts)
         vectoriser = TfidfVectorizer(**self.options)
         try:
-            vectors = vectoriser.fit_transform(checked)
+            return csr_matrix(vectoriser.fit_transform(checked))
         except ValueError:
             if _keeps_a_term(vectoriser, checked):
                 raise
-            return np.zeros((len(checked), len(checked)))
-        return cosines(vectors)
+            return csr_matrix((len(checked), 1), dtype=np.float64)
 
     def parameters(self) -> dict[str, Any]:
         """Return every parameter of the vectoriser, defaults filled in, as JSON values."""
@@ -77,7 +81,11 @@ class Hashed:
     def __call__(self, texts: Sequence[str]) -> FloatArray:
         """Return the (P, P) cosines; AdvantageError for anything but a sequence of strings."""
         checked = strings(texts)
-        return cosines(self.vectoriser.transform(checked)) if checked else np.zeros((0, 0))
+        return cosines(self.vectors(checked)) if checked else np.zeros((0, 0))
+
+    def vectors(self, texts: Sequence[str]) -> csr_matrix:
+        """Return the texts' unit (or zero) vectors, one sparse row each."""
+        return csr_matrix(self.vectoriser.transform(strings(texts)))
 
     def parameters(self) -> dict[str, Any]:
         """Return every parameter of the vectoriser, defaults filled in, as JSON values."""

@@ -126,29 +126,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-class StepProgress:
-    """Turns new lines of ``steps.jsonl`` into one line a step, with the time left."""
-
-    def __init__(self, path: Path, steps: int, report: Report) -> None:
-        self.follower = LineFollower(path)
-        self.steps = steps
-        self.report = report
-        self._spent_s = 0.0
-        self._seen = 0
-
-    def __call__(self) -> None:
-        """Report every step that was finished since the last call."""
-        for row in self.follower.new_rows():
-            done = row["step"] + 1
-            self._spent_s += row["step_s"]
-            self._seen += 1
-            left_s = self._spent_s / self._seen * (self.steps - done)
-            self.report(
-                f"{row['arm']} step {done}/{self.steps}"
-                f"  reward {row['reward_mean']:.3f}  accuracy {row['accuracy']:.3f}"
-                f"  format {row['format']:.3f}  truncated {row['truncation']:.3f}"
-                f"  loss {row['loss_sum']:.2f}  gap {row['sampler_trainer_gap']['max_abs']:.1e}"
-                f"  {row['step_s']:.2f} s  {left_s:.0f} s left"
-            )

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.answer_log import LOG_VARIABLE, AnswerLog, observed_answers
+from harness.proxy_headers import stage_headers
 from harness.redact import Redactor
 from harness.service_fault import EXIT_CODES, fault_of_error
 
@@ -29,6 +30,7 @@ def run_stage_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) ->
     named = os.environ.get(LOG_VARIABLE)
     log = AnswerLog(Path(named), redactor) if named else None
     with ExitStack() as stack:
+        stack.enter_context(stage_headers(os.environ))
         if log is not None:
             stack.enter_context(observed_answers(log))
         try:

@@ -147,6 +147,7 @@ class StageWatch:
         count_steps: returns the run's steps.
         clock: time.
         trains: whether the stage makes steps; only then can it stall.
+        count_own: returns the stage's own steps, where others train beside it.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class StageWatch:
         clock: Clock,
         *,
         trains: bool,
+        count_own: Callable[[], int] | None = None,
     ) -> None:
         self.where = where
         self.clock = clock
@@ -166,7 +168,8 @@ class StageWatch:
         self.count_steps = count_steps
         self.sessions: list[str] = []
         self.health = HealthWatch(health, clock, where)
-        self.stall = StallWatch(clock, where, count_steps()) if trains else None
+        self.count_own = count_own or count_steps
+        self.stall = StallWatch(clock, where, self.count_own()) if trains else None
         self._answers = LineFollower(answers)
 
     def poll(self) -> None:
@@ -176,17 +179,25 @@ class StageWatch:
             CapacityError: when the run was refused for as long as it may be.
             ServiceError: when the stage should stop for another reason.
         """
-        for row in self._answers.new_rows():
-            self._answer(row)
-        steps = self.count_steps()
-        if steps != self.capacity.steps:
-            self.capacity.progressed(steps)
-        refusal = self.capacity.refusal
-        if refusal and self.capacity.is_hopeless(self.clock.now_s()):
-            raise CapacityError("the service keeps refusing", found=refusal.message)
+        with self.capacity.lock:
+            for row in self._answers.new_rows():
+                self._answer(row)
+            steps = self.count_steps()
+            if steps != self.capacity.steps:
+                self.capacity.progressed(steps)
+            refusal = self.capacity.refusal
+            if refusal and self.capacity.is_hopeless(self.clock.now_s()):
+                raise CapacityError("the service keeps refusing", found=refusal.message)
         if self.stall is not None:
-            self.stall.poll(steps, excused=refusal is not None)
+            self.stall.poll(self.count_own(), excused=refusal is not None)
         self.health.poll()
+
+    def all_sessions(self) -> list[str]:
+        """Return every session the stage opened, those of lines not yet looked at included."""
+        for row in self._answers.new_rows():
+            if "session" in row:
+                self.sessions.append(row["session"])
+        return self.sessions
 
     def _answer(self, row: Mapping[str, Any]) -> None:
         if "session" in row:

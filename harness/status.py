@@ -94,7 +94,10 @@ def next_command(
     if state is None:
         return f"pytest -m full{option}"
     if not state.has_ended:
-        return f"if nothing is working on it, this continues the run: pytest -m full{option}"
+        return (
+            "follow it with python -m harness status --watch; if nothing is working on it,"
+            f" this continues the run: pytest -m full{option}"
+        )
     if any(item.outcome is not Outcome.PASS for item in standings):
         return f"prove the gates again and start a new run: pytest -m full{option}"
     return f"python -m harness verify {_run_path(state)}"

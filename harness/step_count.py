@@ -13,16 +13,24 @@ class StepCounter:
 
     Args:
         run_folder: the run's folder.
+        arm_name: count this training's steps only.
     """
 
-    def __init__(self, run_folder: Path) -> None:
-        self.run_folder = run_folder
+    def __init__(self, run_folder: Path, arm_name: str | None = None) -> None:
+        self.arms = run_folder / "arms"
+        self.arm_name = arm_name
         self._sizes: dict[Path, int] = {}
         self._steps: dict[Path, set[int]] = {}
 
     def __call__(self) -> int:
         """Return the number now; lines that are still being written do not count."""
-        for path in self.run_folder.glob("arms/*/attempt-*/steps.jsonl"):
+        attempts = "attempt-*/steps.jsonl"
+        arms, below = (
+            (self.arms, f"*/{attempts}")
+            if self.arm_name is None
+            else (self.arms / self.arm_name, attempts)
+        )
+        for path in arms.glob(below):
             size = path.stat().st_size
             if self._sizes.get(path) != size:
                 self._sizes[path] = size

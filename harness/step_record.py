@@ -9,7 +9,7 @@ Shape suffixes: ``_P`` groups of a batch, ``_D`` datums, ``_T`` tokens.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ import torch
 
 from harness.activation import effective_contributors, mean_abs_baseline_gap
 from harness.advantage_seam import AdvantageCall
+from harness.advantages import MOST_PROMPTS_AT_ONCE
 from harness.arm_dataset import prompt_ids_sha256
 from harness.errors import ArmError
-from harness.similarity import SIMILARITIES, gs1_weights
+from harness.similarity import SIMILARITIES, FloatArray, gs1_weights, weight_blocks
 from harness.spec_model import Arm
 
 
@@ -85,13 +86,31 @@ def similarity_activation(call: AdvantageCall, arm: Arm) -> dict[str, float] | N
     """Return how active the similarity baseline was on this step; None for arms without one."""
     if arm.advantage_mode != "gs1" or arm.similarity is None:
         return None
-    similarity_PP = SIMILARITIES[arm.similarity](call.batch.prompts_P)
-    weights_PP = gs1_weights(similarity_PP, arm.tau)
-    rewards_P = np.concatenate(call.batch.rewards_P)
+    similarity, rewards_P = SIMILARITIES[arm.similarity], np.concatenate(call.batch.rewards_P)
+    if len(rewards_P) <= MOST_PROMPTS_AT_ONCE:
+        weights_PP = gs1_weights(similarity(call.batch.prompts_P), arm.tau)
+        contributors_P = effective_contributors(weights_PP)
+        gap = mean_abs_baseline_gap(weights_PP, rewards_P)
+    else:
+        contributors_P, gap = _activation_in_blocks(
+            weight_blocks(similarity, call.batch.prompts_P, arm.tau), rewards_P
+        )
     return {
-        "effective_contributors_median": float(np.median(effective_contributors(weights_PP))),
-        "mean_abs_baseline_minus_uniform_loo": mean_abs_baseline_gap(weights_PP, rewards_P),
+        "effective_contributors_median": float(np.median(contributors_P)),
+        "mean_abs_baseline_minus_uniform_loo": gap,
     }
+
+
+def _activation_in_blocks(
+    blocks: Iterator[tuple[slice, FloatArray]], rewards_P: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return each prompt's effective contributors (P,) and the mean gap to plain leave-one-out."""
+    uniform_P = (rewards_P.sum() - rewards_P) / (len(rewards_P) - 1)
+    contributors_P, gaps_P = np.empty_like(rewards_P), np.empty_like(rewards_P)
+    for rows, weights_BP in blocks:
+        contributors_P[rows] = effective_contributors(weights_BP)
+        gaps_P[rows] = np.abs(weights_BP @ rewards_P - uniform_P[rows])
+    return contributors_P, float(gaps_P.mean())
 
 
 def sampler_trainer_gap(

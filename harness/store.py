@@ -57,7 +57,13 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, artifacts: Path, spec_name: str, spec_digest: str, *, now: datetime
+        cls,
+        artifacts: Path,
+        spec_name: str,
+        spec_digest: str,
+        *,
+        now: datetime,
+        run_id: str | None = None,
     ) -> RunFolder:
         """Create a folder that no other process has, and point ``latest`` at it.
 
@@ -66,12 +72,13 @@ class RunFolder:
             spec_name: the spec's file stem.
             spec_digest: its SHA-256; eight digits go into the run id.
             now: an aware time.
+            run_id: an id that was given out before; None for a new one.
 
         Raises:
             StoreError: when the name is not plain or the folder cannot be made.
         """
         parent = artifacts / "runs" / plain_name(spec_name)
-        stem = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{spec_digest[:8]}"
+        stem = plain_name(run_id) if run_id else run_stem(spec_digest, now)
         with stored(parent):
             parent.mkdir(parents=True, exist_ok=True)
             path = _make_exclusive(parent, stem)
@@ -96,6 +103,11 @@ class RunFolder:
             StoreError: for anything but a plain name.
         """
         return self.path / plain_name(name)
+
+
+def run_stem(spec_digest: str, now: datetime) -> str:
+    """Return a run's id: UTC time and eight digits of the spec's digest."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{spec_digest[:8]}"
 
 
 def plain_name(name: str) -> str:

@@ -16,7 +16,8 @@ from harness.capacity import CapacityError, CapacityExhaustedError, CapacityStat
 from harness.capacity_layer import CapacityLayer, Waiting, refused_inside
 from harness.errors import HarnessError, StoreError
 from harness.health import missing_sign_of_life
-from harness.release import release_sessions
+from harness.release import Reason, release_sessions, sessions_named
+from harness.result import read_result
 from harness.stage_watch import AskHealth, Clock, StageWatch
 from harness.step_count import StepCounter
 from harness.stopping import publish_capacity_block, publish_stopped, publish_waiting
@@ -61,6 +62,7 @@ class Supervision:
         self.clock = clock or Clock()
         self.health = health
         self.released = 0
+        self._left_over_finished = False
         self._told = False
         self._summary_waits = False
         self.count_steps = StepCounter(result_path.parent)
@@ -77,6 +79,7 @@ class Supervision:
         run: RunProcess,
         *,
         trains: bool,
+        arm_name: str | None = None,
     ) -> float:
         """Run a stage's process until it is done; return its seconds, of the last try.
 
@@ -87,6 +90,7 @@ class Supervision:
             follow: returns what reports the progress of a try.
             run: starts the process.
             trains: whether it makes steps.
+            arm_name: whose steps show that it goes on; None: anyone's.
 
         Raises:
             CapacityExhaustedError: when the service had no capacity; the run has ended.
@@ -94,46 +98,66 @@ class Supervision:
         """
 
         def attempt() -> float:
-            return self._try(where, environment, new_log(), follow(), run, trains=trains)
+            count_own = StepCounter(self.result_path.parent, arm_name)
+            watch = StageWatch(
+                where,
+                (log := new_log()).with_suffix(".answers.jsonl"),
+                self._health_of(environment),
+                self.state,
+                self.count_steps,
+                self.clock,
+                trains=trains,
+                count_own=count_own,
+            )
+            return self._try(watch, environment, log, follow(), run)
 
         return self._guarded(where, lambda: self.layer.run(attempt))
 
     def _try(
         self,
-        where: str,
+        watch: StageWatch,
         environment: Environment,
         log: Path,
         follow: Poll,
         run: RunProcess,
-        *,
-        trains: bool,
     ) -> float:
         answers = log.with_suffix(".answers.jsonl")
-        watch = StageWatch(
-            where,
-            answers,
-            self._health_of(environment),
-            self.state,
-            self.count_steps,
-            self.clock,
-            trains=trains,
-        )
 
         def poll() -> None:
             follow()
             watch.poll()
             self._tell()
 
+        self._finish_left_over(environment, log.parent)
         self._told = False
+        ended: tuple[Reason, str] = "interrupted", "the stage was stopped"
         try:
-            return run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
+            seconds = run({**environment, LOG_VARIABLE: str(answers)}, log, poll)
+            ended = "success", "the stage is done"
+            return seconds
         except CapacityError:
-            self.released += release_sessions(environment, watch.sessions)
+            ended = "interrupted", "the service had no capacity"
+            raise
+        except HarnessError:
+            ended = "errored", "the stage failed"
             raise
         finally:
+            # Also after a stop: nothing that this stage opened stays open.
+            released = release_sessions(environment, watch.all_sessions(), *ended)
+            with self.state.lock:
+                self.released += released
             # The folder is missing when the process could not even be started.
             if log.parent.is_dir():
                 write_json_atomic(log.with_suffix(".watch.json"), watch.record())
+
+    def _finish_left_over(self, environment: Environment, logs: Path) -> None:
+        """Finish, once, what the stages of an earlier session left open when it was killed."""
+        # Under the lock: a stage beside this one must not open a session before this is done.
+        with self.state.lock:
+            if not self._left_over_finished:
+                self._left_over_finished = True
+                detail = "the process that opened it is gone"
+                release_sessions(environment, sessions_named(logs), "interrupted", detail)
 
     def _health_of(self, environment: Environment) -> AskHealth:
         return lambda: self.health(environment["TINKER_BASE_URL"])
@@ -142,31 +166,45 @@ class Supervision:
         try:
             return work()
         except CapacityExhaustedError as error:
-            publish_capacity_block(self.result_path, self.name, error, self.released)
+            self._blocked(error)
             raise
         except HarnessError as error:
             self._stopped(what, error.problem, error)
             raise
         except KeyboardInterrupt as interrupt:
-            self._stopped(what, "interrupted", interrupt)
+            self.interrupted(what, interrupt)
             raise
+
+    def interrupted(self, what: str, interrupt: KeyboardInterrupt) -> None:
+        """Say in the summary that a person stopped the run."""
+        self._stopped(what, "interrupted", interrupt)
+
+    def _blocked(self, error: CapacityExhaustedError) -> None:
+        with self.state.lock:
+            # Of trainings at once, the first to give up has ended the run for all of them.
+            if read_result(self.result_path).status == "running":
+                publish_capacity_block(self.result_path, self.name, error, self.released)
 
     def _stopped(self, what: str, problem: str, cause: BaseException) -> None:
         try:
-            publish_stopped(self.result_path, self.name, what, problem, self.command)
+            with self.state.lock:
+                if read_result(self.result_path).status == "running":
+                    publish_stopped(self.result_path, self.name, what, problem, self.command)
         except StoreError as unwritten:
             # A full disk may be what stopped the run: the cause is what the person must see.
             cause.add_note(f"result.json does not say so: {unwritten}")
 
     def _tell(self) -> None:
         """Keep the summary true while a stage runs: refused, or working again."""
-        refusal, now_s = self.state.refusal, self.clock.now_s()
-        if refusal is None and self._summary_waits:
-            self._told = self._summary_waits = False
-            publish_waiting(self.result_path, self.name, "the service works again, no verdict yet.")
-        elif refusal and not self._told and now_s - refusal.since_s >= TELL_AFTER_S:
-            self._told = True
-            self._say(refused_inside(refusal, self.clock))
+        with self.state.lock:
+            refusal, now_s = self.state.refusal, self.clock.now_s()
+            if refusal is None and self._summary_waits:
+                self._told = self._summary_waits = False
+                sentence = "the service works again, no verdict yet."
+                publish_waiting(self.result_path, self.name, sentence)
+            elif refusal and not self._told and now_s - refusal.since_s >= TELL_AFTER_S:
+                self._told = True
+                self._say(refused_inside(refusal, self.clock))
 
     def _say(self, waiting: Waiting) -> None:
         self._summary_waits = True

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.gates.catalog import gate_entry
-from harness.gates.recorder import render_rule, short
+from harness.gates.recorder import GateRecorder, render_rule, short
 from harness.gates.verdict import Outcome
 from harness.session import HarnessSession
 
-_MEASURES_SHOWN = 3
+_MEASURES_SHOWN = 2
+_FILES_SHOWN = 6
 
 
 def header_lines(session: HarnessSession) -> list[str]:
@@ -21,7 +22,7 @@ def header_lines(session: HarnessSession) -> list[str]:
     proven = sum(standing.outcome is Outcome.PASS for standing in standings)
     lines = [
         f"experiment: {loaded.name}  digest {loaded.digest[:12]}  arms "
-        + ", ".join(arm.name for arm in loaded.spec.arms),
+        + ", ".join(arm.name for arm in loaded.spec.trainings),
         f"service: {session.service_name}  budget: {budget.gpu_hours:g} GPU-hours, "
         f"{budget.max_wall_minutes:g} minutes",
         f"gates: {proven} of {len(standings)} proven",
@@ -29,18 +30,10 @@ def header_lines(session: HarnessSession) -> list[str]:
     stale = [standing for standing in standings if standing.changed]
     if stale:
         names = sorted({name for standing in stale for name in standing.changed})
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        more = len(names) - _FILES_SHOWN
+        shown = ", ".join(names[:_FILES_SHOWN]) + (f" and {more} more" if more > 0 else "")
         lines.append(f"stale gates: {len(stale)}; changed since: {shown}")
     return lines
-
-
-def gate_lines(session: HarnessSession) -> list[str]:
-    """Return one line for each gate this session judged and for each test that was blocked."""
-    lines = [
-        gate_line(gate_id, outcome, reason, session.gate_runs[gate_id].recorder.measures)
-        for gate_id, (outcome, reason) in session.outcomes.items()
-    ]
-    return [*lines, *session.blocked]
 
 
 def gate_line(
@@ -56,3 +49,61 @@ def gate_line(
     why = "" if outcome is Outcome.PASS else reason
     head = f"gate {gate_id}: {outcome} [{gate_entry(gate_id).clause}]"
     return "  ".join(part for part in (head, shown + rest, why) if part)
+
+
+def finished_gate_line(session: HarnessSession, gate_id: str) -> str:
+    """Say a gate of this session, at the moment it is judged."""
+    outcome, reason = session.outcomes[gate_id]
+    return gate_line(gate_id, outcome, reason, session.gate_runs[gate_id].recorder.measures)
+
+
+def closing_lines(session: HarnessSession) -> list[str]:
+    """Return what a session leaves open, each with its command; and that nothing is open.
+
+    Empty for a session that neither ran a gate nor was to train.
+    """
+    if not (session.outcomes or session.blocked or session.undecided):
+        return []
+    lines: list[str] = []
+    for gate_id, (outcome, reason) in session.outcomes.items():
+        if outcome is not Outcome.PASS:
+            recorder = session.gate_runs[gate_id].recorder
+            lines += unproven_lines(recorder, outcome, reason)
+    return [*lines, *_blocked_lines(session.blocked), *_standing_lines(session)]
+
+
+def unproven_lines(recorder: GateRecorder, outcome: Outcome, reason: str) -> Iterator[str]:
+    """Yield why a gate is not proven: clause, measured, allowed, effect, how to reproduce."""
+    yield f"gate {recorder.gate_id}: {outcome} [{recorder.clause}]"
+    miss = recorder.miss
+    if miss is None:
+        yield f"  reason     {reason}"
+    else:
+        at = f", at {miss.where}" if miss.where else ""
+        yield f"  measured   {miss.name}: {short(miss.value)}{at}"
+        yield f"  allowed    {render_rule(miss.rule)}"
+        yield f"  effect     {miss.effect}"
+    yield f"  reproduce  {recorder.reproduce}"
+
+
+def _blocked_lines(blocked: Sequence[str]) -> Iterator[str]:
+    """Yield the tests that did not run, those with one reason together."""
+    groups: dict[str, list[str]] = {}
+    for entry in blocked:
+        name, _, reason = entry.partition(": ")
+        groups.setdefault(reason, []).append(name)
+    for reason, names in groups.items():
+        yield f"not run: {', '.join(names)}: {reason}"
+
+
+def _standing_lines(session: HarnessSession) -> Iterator[str]:
+    standings = session.standings().values()
+    proven = sum(found.outcome is Outcome.PASS for found in standings)
+    yield f"gates: {proven} of {len(standings)} proven"
+    if session.undecided:
+        yield f"no verdict: {', '.join(session.undecided)} not scored"
+    if obstacles := session.obstacles():
+        # What blocked a test was said with that test.
+        if not session.blocked:
+            yield from (f"open: {obstacle}" for obstacle in obstacles)
+        yield f"next: {session.unblock()}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +26,11 @@ from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.pilot_timing import PilotTiming
 from harness.plan import PlannedRun
 from harness.problems import Problem
+from harness.sdk_generation import sampling_client
 from harness.spec_model import ExperimentSpec
 
 SAMPLE_ITEMS = 128
 WARM_UP_ITEMS = 8
-CPU_ONLY = {
-    "gpu_count": 0,
-    "allocation_source": "the embedded service and the harness compute on the CPU only",
-}
-NO_EVIDENCE = {"gpu_count": None, "allocation_source": None}
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def time_evaluation(client: tinker.ServiceClient, run: PlannedRun) -> Evaluation
     problems = run.test_problems()
     evaluator = evaluator_object(run.spec, problems)
     about = {"arm": BASE_ARM, "metric": METRIC}
-    sampler = client.create_sampling_client(base_model=run.spec.base_model).result()
+    sampler = sampling_client(client.create_sampling_client(base_model=run.spec.base_model))
 
     async def timed() -> tuple[float, int]:
         kept: list[dict[str, Any]] = []
@@ -91,11 +88,17 @@ def feasibility_record(
     pilot: PilotTiming,
     evaluation: EvaluationTiming,
     service_start_s: float,
-    *,
-    embedded: bool,
+    allocation: Mapping[str, int | str | None],
 ) -> FeasibilityRecord:
-    """Return the record of contract §6; a service that is not embedded shows no allocation."""
-    allocation = CPU_ONLY if embedded else NO_EVIDENCE
+    """Return the record of contract §6.
+
+    Args:
+        spec: the plan.
+        pilot: times of the pilot.
+        evaluation: times of the sample of items.
+        service_start_s: seconds the service took to start.
+        allocation: gpu_count and allocation_source, each None without evidence.
+    """
     arms, trainings = len(spec.arms), len(spec.trainings)
     step_s = _steps_to_scale(spec, pilot)
     effective = planned_config(spec, evaluation.planned_items)

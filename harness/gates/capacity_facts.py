@@ -19,7 +19,9 @@ from harness.capacity import CapacityState
 from harness.fault_proxy import FaultProxy, Rule, fault_proxy, status
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
+from harness.proxy_headers import also_at
 from harness.redact import Redactor
+from harness.sdk_generation import sampling_client
 from harness.service_fault import FaultKind
 from harness.stage_watch import Clock, StageWatch
 from harness.store import append_jsonl, read_jsonl
@@ -38,7 +40,8 @@ def measure_capacity(probe: LiveProbe, environment: Mapping[str, str]) -> Measur
     """
     plain = _completions(probe, probe.client)
     facts: list[Fact] = []
-    with fault_proxy(environment["TINKER_BASE_URL"]) as proxy:
+    target = environment["TINKER_BASE_URL"]
+    with fault_proxy(target) as proxy, also_at(proxy.base_url, target):
         for code in CODES:
             path = probe.folder / f"answers-{code}.jsonl"
             facts += _one_status(probe, environment, proxy, plain, path, code)
@@ -46,7 +49,7 @@ def measure_capacity(probe: LiveProbe, environment: Mapping[str, str]) -> Measur
 
 
 def _completions(probe: LiveProbe, client: tinker.ServiceClient) -> list[list[int]]:
-    sampler = client.create_sampling_client(base_model=probe.spec.base_model).result()
+    sampler = sampling_client(client.create_sampling_client(base_model=probe.spec.base_model))
     params = [probe.params(temperature=0.0)] * PROMPTS
     drawn = sample_each(sampler, probe.prompts_P[:PROMPTS], params)
     return [list(row[0].tokens) for row in drawn]

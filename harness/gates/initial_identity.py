@@ -17,6 +17,7 @@ import tinker
 
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.problems import Problem
+from harness.sdk_generation import training_client
 from harness.service import create_initial_state, export_adapter, fixed_batch_logprobs
 from harness.spec_model import ExperimentSpec
 
@@ -73,7 +74,7 @@ def measure_initial_identity(
     batch = fixed_batch(spec, problems)
     starts: list[StartOfArm] = []
     for arm in spec.arms:
-        training = client.create_training_client_from_state(initial.checkpoint_uri).result()
+        training = training_client(client.create_training_client_from_state(initial.checkpoint_uri))
         batch_sha256, output_sha256 = fixed_batch_logprobs(training, batch)
         adapter = export_adapter(client, training, f"{name}-{arm.name}", folder / arm.name)
         reported = training.get_info().model_dump(mode="json", exclude_none=True)

@@ -20,6 +20,7 @@ import tinker
 
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.problems import Problem
+from harness.sdk_generation import sampling_client, training_client
 from harness.spec_model import ExperimentSpec
 
 PROBE_LEARNING_RATE = 5e-3
@@ -99,14 +100,16 @@ class LiveProbe:
 
     def new_trainer(self, *, rank: int | None = None, seed: int = 0) -> tinker.TrainingClient:
         """Return a training client with a new adapter of the spec's rank, or another."""
-        return self.client.create_lora_training_client(
-            self.spec.base_model, rank=rank or self.spec.lora_rank, seed=seed
-        ).result()
+        return training_client(
+            self.client.create_lora_training_client(
+                self.spec.base_model, rank=rank or self.spec.lora_rank, seed=seed
+            )
+        )
 
     @cached_property
     def sampler(self) -> tinker.SamplingClient:
         """A sampler of a new adapter, which several gates only read from."""
-        return self.new_trainer().save_weights_and_get_sampling_client().result()
+        return sampling_client(self.new_trainer().save_weights_and_get_sampling_client())
 
     def params(
         self,

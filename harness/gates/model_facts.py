@@ -12,6 +12,7 @@ import tinker
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sampler_logprobs, trainer_logprobs
 from harness.gates.restoration import adapter_vector, exported_tensors
+from harness.sdk_generation import sampling_client
 from harness.service import export_adapter
 
 ROWS = 16
@@ -46,7 +47,7 @@ def measure_model(probe: LiveProbe, announced: Mapping[str, Any] | None) -> Meas
 
 def _same_base(probe: LiveProbe, training: tinker.TrainingClient) -> list[Fact]:
     """Compare the base model's sampler with a trainer whose adapter still does nothing."""
-    base = probe.client.create_sampling_client(base_model=probe.spec.base_model).result()
+    base = sampling_client(probe.client.create_sampling_client(base_model=probe.spec.base_model))
     rows = probe.gold_rows(0, ROWS)
     gaps = np.abs(sampler_logprobs(base, rows) - trainer_logprobs(training, rows))
     return [

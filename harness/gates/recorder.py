@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import GateError
@@ -70,6 +71,17 @@ def _strict(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@dataclass(frozen=True)
+class Miss:
+    """A measurement outside its rule, and what it would have done to a run."""
+
+    name: str
+    value: Any
+    rule: Mapping[str, Any]
+    where: str
+    effect: str
+
+
 class GateRecorder:
     """Collects the measurements of one gate while its test runs.
 
@@ -85,6 +97,7 @@ class GateRecorder:
         self.reproduce = f"pytest -m preflight -k {gate_id} {spec_option}".strip()
         self.measures: list[dict[str, Any]] = []
         self.notes: dict[str, Any] = {}
+        self.miss: Miss | None = None
 
     def check(self, name: str, value: Scalar, *, effect: str, where: str = "", **rule: Any) -> None:
         """Record a measurement and stop the gate if it is outside its rule.
@@ -103,6 +116,7 @@ class GateRecorder:
         inside = within(value, rule)
         self.measures.append({"name": name, "value": stored, "rule": kept, "where": where})
         if not inside:
+            self.miss = Miss(name, stored, kept, where, effect)
             raise GateError(
                 f"gate {self.gate_id} ({self.clause}): {name} is outside what is allowed; {effect}",
                 expected=f"{name} {render_rule(rule)}",

@@ -20,6 +20,7 @@ from harness.gates.live_probe import LiveProbe, update
 from harness.gates.verdict import Outcome
 from harness.restoration import OptimizerCheck, optimizer_check
 from harness.restoration_rules import Finding, judge_row
+from harness.sdk_generation import training_client
 from harness.service import export_adapter
 from harness.spec_preflight import RestorationArm
 
@@ -52,8 +53,10 @@ def measure_restoration(probe: LiveProbe) -> Measured:
     uri = uninterrupted.save_state(f"{probe.label}-warm").result().path
     clients = {
         "uninterrupted": uninterrupted,
-        "restored": probe.client.create_training_client_from_state_with_optimizer(uri).result(),
-        "cold": probe.client.create_training_client_from_state(uri).result(),
+        "restored": training_client(
+            probe.client.create_training_client_from_state_with_optimizer(uri)
+        ),
+        "cold": training_client(probe.client.create_training_client_from_state(uri)),
     }
     before = {name: adapter_vector(probe, one, f"{name}-before") for name, one in clients.items()}
     for client in clients.values():

@@ -22,6 +22,7 @@ from safetensors import safe_open
 
 from harness.gates.live_probe import LiveProbe, update
 from harness.loss import DatumArrays, importance_ratios
+from harness.sdk_generation import training_client
 from harness.service import export_adapter
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,7 +71,7 @@ class ParityBench:
 
     def fresh(self) -> tinker.TrainingClient:
         """Return a client at the common start with a fresh optimizer."""
-        return self.probe.client.create_training_client_from_state(self.start_uri).result()
+        return training_client(self.probe.client.create_training_client_from_state(self.start_uri))
 
     @cached_property
     def start_adapter(self) -> dict[str, FloatArray]:

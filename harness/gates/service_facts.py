@@ -17,6 +17,7 @@ from harness.gates.live_probe import (
     trainer_logprobs,
     update,
 )
+from harness.sdk_generation import sampling_client
 
 ROWS = 8
 UPDATES = 2
@@ -41,7 +42,7 @@ def measure_agreement(probe: LiveProbe) -> Measured:
     for stage in ("initial weights", "after an update"):
         if facts:
             update(training, probe.gold_rows(0, ROWS), probe.adam())
-        sampler = training.save_weights_and_get_sampling_client().result()
+        sampler = sampling_client(training.save_weights_and_get_sampling_client())
         rows, given = _rollouts(probe, sampler)
         gaps = np.abs(given - trainer_logprobs(training, rows))
         facts += _gap_facts(probe, gaps, stage)
@@ -84,15 +85,15 @@ def _gap_facts(probe: LiveProbe, gaps: np.ndarray, where: str) -> list[Fact]:
 def measure_freshness(probe: LiveProbe) -> Measured:
     """Follow samplers over updates: a new one has the new weights, an old one keeps its own."""
     training, rows = probe.new_trainer(), probe.gold_rows(0, 2 * ROWS)
-    old_sampler = training.save_weights_and_get_sampling_client().result()
+    old_sampler = sampling_client(training.save_weights_and_get_sampling_client())
     old_weights = trainer_logprobs(training, rows)
     facts: list[Fact] = []
     for step in range(1, UPDATES + 1):
         update(training, rows, probe.adam())
         weights = trainer_logprobs(training, rows)
-        sampler = training.save_weights_and_get_sampling_client().result()
+        sampler = sampling_client(training.save_weights_and_get_sampling_client())
         path = training.save_weights_for_sampler(f"{probe.label}-fresh-{step}").result().path
-        named = probe.client.create_sampling_client(model_path=path).result()
+        named = sampling_client(probe.client.create_sampling_client(model_path=path))
         moved = _mean_distance(weights, old_weights)
         shares = {
             "new sampler": _mean_distance(sampler_logprobs(sampler, rows), weights) / moved,

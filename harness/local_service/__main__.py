@@ -26,6 +26,7 @@ from aiohttp import web
 from harness.errors import HarnessError, UsageError
 from harness.local_service import base_model
 from harness.local_service.app import build_runner
+from harness.local_service.gateway import GATEWAY_VARIABLE, parse_tokens
 from harness.local_service.service import Service, Settings
 from harness.local_service.session_routes import identity
 from harness.output_guard import guard_output
@@ -71,7 +72,8 @@ async def serve(options: argparse.Namespace) -> None:
         options.model_dir, name=options.base_model, dtype_name=options.dtype
     )
     key = os.environ.get(KEY_VARIABLE) or f"tml-{secrets.token_urlsafe(32)}"
-    service = Service(Settings(options.data_dir, key, options.seed), base)
+    gateway = parse_tokens(os.environ.get(GATEWAY_VARIABLE))
+    service = Service(Settings(options.data_dir, key, options.seed, gateway), base)
     service.engine.start()
     runner = build_runner(service)
     await runner.setup()

@@ -1,7 +1,7 @@
 """The HTTP application: routes, and what surrounds every one of them.
 
-From the outside in: errors become JSON, the API key is checked, a repeated idempotency key gets
-the first answer.
+From the outside in: errors become JSON, the gateway's headers and the API key are checked, a
+repeated idempotency key gets the first answer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from harness.local_service import (
     session_routes,
     training_routes,
 )
+from harness.local_service.gateway import check_gateway
 from harness.local_service.idempotency import Answer
 from harness.local_service.messages import MAX_BODY_BYTES, SERVICE, refusal_answer
 from harness.local_service.refusals import RefusalError
@@ -40,7 +41,8 @@ _REPEATABLE = ("/api/v1/retrieve_future", "/api/v1/session_heartbeat", "/api/v1/
 def build_app(service: Service) -> web.Application:
     """Return the application of a service whose engine is running."""
     app = web.Application(
-        middlewares=[errors_as_json, require_key, run_once], client_max_size=MAX_BODY_BYTES
+        middlewares=[errors_as_json, pass_gateway, require_key, run_once],
+        client_max_size=MAX_BODY_BYTES,
     )
     app[SERVICE] = service
     for routes in (
@@ -105,6 +107,13 @@ def _http_refusal(request: web.Request, error: web.HTTPException) -> RefusalErro
         status=error.status,
         found=f"{request.method} {request.path}"[:200],
     )
+
+
+@web.middleware
+async def pass_gateway(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse requests that a gateway would not let pass; without one, all pass."""
+    check_gateway(request.headers, request.app[SERVICE].settings.gateway)
+    return await handler(request)
 
 
 @web.middleware

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -20,10 +20,13 @@ from typing import IO, Any, Self
 from harness.command_line import command_parser
 from harness.digest import parse_json
 from harness.errors import DocumentError, ServiceError
+from harness.local_service.gateway import GATEWAY_VARIABLE, draw_tokens
 from harness.secrets_out import add_secret
+from harness.service_profiles import PROFILES
 
 STOP_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 2000
+GATED = [name for name, profile in PROFILES.items() if profile.headers]
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,6 +37,7 @@ class EmbeddedService:
         base_url, pid, base_model: where it listens, its process, the model's name.
         identity: everything it announced (model digest, dtype, protocol …); no secret in it.
         api_key: this start's key; never write it anywhere.
+        gateway: variables of this start's gateway tokens; never write their values anywhere.
     """
 
     def __init__(
@@ -42,8 +46,12 @@ class EmbeddedService:
         identity: dict[str, Any],
         api_key: str,
         log_path: Path,
+        gateway: Mapping[str, str] | None = None,
     ) -> None:
         self._process = process
+        self.gateway = dict(gateway or {})
+        for name, value in self.gateway.items():
+            add_secret(name, value)
         self.identity = identity
         self.api_key = api_key
         add_secret("TINKER_API_KEY", api_key)
@@ -97,6 +105,7 @@ class EmbeddedService:
             "TINKER_BASE_URL": self.base_url,
             "TINKER_API_KEY": self.api_key,
             "TINKER_TELEMETRY": "0",
+            **self.gateway,
         }
 
     def stop(self) -> None:
@@ -114,6 +123,7 @@ def start_service(
     log_path: Path | None = None,
     timeout_s: float = 120,
     module: str = "harness.local_service",
+    gateway: str | None = None,
 ) -> EmbeddedService:
     """Start a service and wait until it listens.
 
@@ -126,6 +136,7 @@ def start_service(
         log_path: where its stderr goes; default ``service.log`` in the data folder.
         timeout_s: how long it may take to listen.
         module: what to run; tests run modified services by their own module.
+        gateway: profile whose headers every request must carry, with tokens drawn now.
 
     Raises:
         ServiceError: if it does not come up, with the tail of its log.
@@ -139,19 +150,23 @@ def start_service(
         options["--base-model"] = base_model
     arguments = [str(part) for option in options.items() for part in option]
     api_key = f"tml-{secrets.token_urlsafe(32)}"
-    process = _spawn([sys.executable, "-m", module, *arguments], api_key, log_path)
+    variables, tokens = draw_tokens(gateway) if gateway else ({}, "")
+    secret = {"HARNESS_SERVICE_KEY": api_key, GATEWAY_VARIABLE: tokens}
+    process = _spawn([sys.executable, "-m", module, *arguments], secret, log_path)
     try:
         identity = _announced(process, log_path, timeout_s)
     except BaseException:
         end_process(process)
         raise
-    return EmbeddedService(process, identity, api_key, log_path)
+    return EmbeddedService(process, identity, api_key, log_path, variables)
 
 
-def _spawn(command: list[str], api_key: str, log_path: Path) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str], secret: Mapping[str, str], log_path: Path
+) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {
-        "HARNESS_SERVICE_KEY": api_key,
+        **secret,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": path,
         "PYTHONUNBUFFERED": "1",
@@ -227,6 +242,7 @@ def serve_by_hand(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="feeds sampling that brings no seed")
     parser.add_argument("--model-dir", type=Path, help="Hugging Face folder (default: shipped)")
     parser.add_argument("--base-model", help="name to serve it as (default: its own)")
+    parser.add_argument("--gateway", choices=GATED, help="demand this profile's headers")
     options = vars(parser.parse_args(list(argv)))
     with start_service(options.pop("data_dir"), **options) as service:
         sys.stdout.write(instructions(service))

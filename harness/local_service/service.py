@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,11 +34,16 @@ Encode = Callable[[Any], Result]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a service is started with. ``seed`` feeds the draws of requests without one."""
+    """What a service is started with.
+
+    ``seed`` feeds the draws of requests without one; ``gateway`` are headers that every request
+    must carry.
+    """
 
     data_dir: Path
     api_key: str
     seed: int
+    gateway: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -32,9 +32,8 @@ def test_decision(experiment: Experiment, harness_session: HarnessSession) -> No
     if missing := experiment.missing_scores():
         harness_session.undecided.extend(missing)
         # The base model is scored by every full session, so only arms need to be asked for.
-        command = " ".join(
-            ["pytest -m full", *(f"--arm {name}" for name in missing if name != "base")]
-        )
+        arms = " ".join(f"--arm {name}" for name in missing if name != "base")
+        command = harness_session.command(f"-m full {arms}".strip())
         pytest.skip(f"no decision yet: {', '.join(missing)} not scored. Next: {command}")
     document = experiment.decide()
     assert document.verdict is not None, "the run ended without a verdict"

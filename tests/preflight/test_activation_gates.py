@@ -6,6 +6,7 @@ import pytest
 
 from harness.experiment import Experiment
 from harness.gates.pilot import pilot_values, run_pilot
+from harness.gates.pilot_truncation import truncation_by_arm, truncation_warning
 from harness.gates.prompt_activation import measure_prompts, table_text
 from harness.gates.recorder import GateRecorder, within
 from harness.problems import load_problems
@@ -54,6 +55,10 @@ def test_pilot_activation(
     values = pilot_values(spec, pilot)
     gate.note("activation_calibration", values.to_json())
     gate.note("effective_contributors", pilot.contributors)
+    truncation = truncation_by_arm(pilot.steps)
+    gate.note("truncation", truncation)
+    if warning := truncation_warning(truncation, spec.execution.max_tokens):
+        harness_session.report(warning)
     for check in spec.activation_gate.checks:
         for arm, value in values.of(check.metric):
             gate.check(

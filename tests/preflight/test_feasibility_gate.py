@@ -14,6 +14,7 @@ from harness.gates.pilot_timing import PilotTiming, read_pilot
 from harness.gates.recorder import GateRecorder
 from harness.plan import PlannedRun, read_plan
 from harness.service import register_model_tokenizer
+from harness.service_profiles import profile_named
 from harness.session import HarnessSession
 from harness.store import RunFolder
 
@@ -38,7 +39,8 @@ def timed_pilot(
     except (StoreError, ArmError) as error:
         if "pilot_activation" in harness_session.outcomes:
             # A second pilot would cost as much and end alike: nothing was measured, so unknown.
-            pytest.skip(f"not measured, this session's pilot cannot be timed: {error}")
+            again = harness_session.command("-m preflight -k 'pilot or feasibility'")
+            pytest.skip(f"this session's pilot cannot be timed: {error}. Run: {again}")
     run_pilot(experiment)
     return newest_pilot(harness_session)
 
@@ -62,6 +64,6 @@ def test_feasibility(
     service_start_s = time.monotonic() - started_s
     with experiment.sdk_client() as client:
         evaluation = time_evaluation(client, run)
-    embedded = harness_session.service_name == "embedded"
-    record = feasibility_record(spec, pilot, evaluation, service_start_s, embedded=embedded)
+    allocation = profile_named(harness_session.service_name).budget.allocation()
+    record = feasibility_record(spec, pilot, evaluation, service_start_s, allocation)
     budget_facts(spec, record).record(gate)

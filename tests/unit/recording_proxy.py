@@ -48,8 +48,11 @@ class Recording:
 
 
 @contextmanager
-def recording_proxy(target: str) -> Iterator[Recording]:
-    """Run a proxy to ``target`` in a thread of its own until the block ends."""
+def recording_proxy(target: str, *, keep_host: bool = False) -> Iterator[Recording]:
+    """Run a proxy to ``target`` in a thread of its own until the block ends.
+
+    With ``keep_host`` the target takes the proxy's address for its own, in the links it gives out.
+    """
     recording = Recording("", target)
     ready = threading.Event()
     stop: dict[str, Any] = {}
@@ -61,6 +64,8 @@ def recording_proxy(target: str) -> Iterator[Recording]:
             async def forward(request: web.Request) -> web.Response:
                 body = await request.read()
                 headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_HEADERS}
+                if keep_host:
+                    headers["Host"] = request.headers["Host"]
                 if encoding := request.headers.get("Content-Encoding"):
                     headers["Content-Encoding"] = encoding
                 recording.before(request.method, request.path, body)

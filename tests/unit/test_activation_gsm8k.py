@@ -28,7 +28,7 @@ def table() -> dict[tuple[str, float], DiagnosticRow]:
     folder = os.environ.get("GSM8K_DIR", "")
     path = Path(folder) / "train.jsonl"
     if not folder or not path.is_file():
-        pytest.skip("GSM8K_DIR does not name a folder with train.jsonl")
+        pytest.skip("needs GSM8K's train.jsonl. Run: GSM8K_DIR=FOLDER pytest -k gsm8k")
     assert sha256_file(path) == TRAIN_SHA256, f"{path.name} is another data set"
     questions = cookbook_order(path)
     batches = [range(64 * step, 64 * step + 64) for step in range(40)]

@@ -19,7 +19,9 @@ from harness.gates.budget import EvaluationTiming, budget_facts, feasibility_rec
 from harness.gates.pilot_timing import PilotTiming, read_pilot
 from harness.gates.recorder import GateRecorder
 from harness.plan import PlannedRun, effective_config
+from harness.service_profiles import PROFILES
 
+ALLOCATION = {name: profile.budget.allocation() for name, profile in PROFILES.items()}
 NOW = 1_700_000_000
 TIMES = {GRPO: (3.0, 1.0, 2.0), GS1: (4.0, 3.0, 3.0)}
 """Steps after the first: 1 + 2 and 3 + 3 seconds; the first is 1.5 and 1 longer than their mean."""
@@ -59,7 +61,9 @@ EVALUATION = EvaluationTiming(seconds=8.0, items=TEST_ITEMS, planned_items=TEST_
 
 
 def record(timing: PilotTiming, *, embedded: bool = True) -> FeasibilityRecord:
-    return feasibility_record(small_spec(), timing, EVALUATION, 4.0, embedded=embedded)
+    return feasibility_record(
+        small_spec(), timing, EVALUATION, 4.0, ALLOCATION["embedded" if embedded else "url"]
+    )
 
 
 def test_steps_are_not_set_up_and_set_up_is_not_steps(timing: PilotTiming) -> None:
@@ -107,7 +111,7 @@ def test_the_gate_refuses_a_tiny_budget(timing: PilotTiming) -> None:
 
 def test_too_small_a_sample_is_not_a_measurement(timing: PilotTiming) -> None:
     few = replace(EVALUATION, items=7)
-    made = feasibility_record(small_spec(), timing, few, 4.0, embedded=True)
+    made = feasibility_record(small_spec(), timing, few, 4.0, ALLOCATION["embedded"])
     failed = [fact.name for fact in budget_facts(small_spec(), made).failures()]
     assert failed == ["evaluation items timed"]
 
@@ -117,7 +121,7 @@ def test_another_number_of_test_items_is_another_configuration(
     timing: PilotTiming, found: int
 ) -> None:
     other = replace(EVALUATION, planned_items=found)
-    made = feasibility_record(small_spec(), timing, other, 4.0, embedded=True)
+    made = feasibility_record(small_spec(), timing, other, 4.0, ALLOCATION["embedded"])
     failed = [fact.name for fact in budget_facts(small_spec(), made).failures()]
     assert failed == ["digest of the configuration that was timed", "feasibility"]
 
@@ -135,7 +139,7 @@ def test_arms_of_unequal_length_are_projected_at_the_slowest_arms_pace(
     spec = small_spec()
     first, second = spec.arms
     unequal = spec.model_copy(update={"arms": (first.model_copy(update={"steps": 9}), second)})
-    made = feasibility_record(unequal, timing, EVALUATION, 4.0, embedded=True)
+    made = feasibility_record(unequal, timing, EVALUATION, 4.0, ALLOCATION["embedded"])
     training = made.measurements.taken()["training"]
     assert training.seconds / training.units * training.planned_units == 3.0 * 11
 

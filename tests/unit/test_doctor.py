@@ -68,7 +68,8 @@ def test_a_full_disk_and_a_file_in_the_way_fail(
 
 def test_variables_are_said_to_be_set_and_never_shown() -> None:
     finding = variables_check({"TINKER_API_KEY": KEY})
-    assert finding.found == "TINKER_BASE_URL not set, TINKER_API_KEY set"
+    said = "TINKER_BASE_URL not set, TINKER_API_KEY set, MODAL_PROXY_TOKEN_ID not set"
+    assert finding.found.startswith(said), finding.found
 
 
 def test_changed_code_fails_the_pins(tmp_path: Path) -> None:
@@ -112,7 +113,9 @@ def test_a_service_that_is_needed_and_not_named_fails(monkeypatch: pytest.Monkey
     for name in ("TINKER_BASE_URL", "TINKER_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     findings = list(service_checks(SAVED, None, {"TINKER_API_KEY": KEY}))
-    assert [(f.word, f.found) for f in findings] == [("fail", "not set: TINKER_BASE_URL")]
+    sdk, named = findings
+    assert sdk.name == "sdk"
+    assert (named.word, named.found) == ("fail", "not set: TINKER_BASE_URL")
     assert exit_code(findings) == 1
 
 
@@ -130,10 +133,10 @@ def test_a_service_that_does_not_answer_fails_where_it_is_used(address: str) -> 
         port = free.getsockname()[1]
     environment = {"TINKER_BASE_URL": address.format(port=port), "TINKER_API_KEY": KEY}
     used = list(service_checks(SAVED, None, environment))
-    assert [finding.word for finding in used] == ["fail"]
-    assert used[0].fix
+    assert [finding.word for finding in used] == ["ok", "fail"]
+    assert used[1].fix
     unused = list(service_checks(LOCAL, None, environment))
-    assert [finding.word for finding in unused] == ["ok", "ok", "warn"]
+    assert [finding.word for finding in unused] == ["ok", "ok", "ok", "warn"]
     assert KEY not in "\n".join(map(str, [*used, *unused]))
 
 
@@ -153,12 +156,13 @@ def test_the_command_prints_one_line_a_check_and_their_sum(
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     assert main(["doctor", str(ROOT / "specs" / "local.json")]) == 0
     out = capsys.readouterr().out
-    names = [line.split(":")[0].split()[-1] for line in out.splitlines()[:-1]]
+    names = [line.split(":")[0].split()[-1] for line in out.splitlines()[:-2]]
     assert names == [
         *("python", "packages", "threads", "disk", "variables"),
-        *("spec", "pins", "rows", "model", "loopback"),
+        *("spec", "pins", "rows", "sdk", "model", "loopback"),
     ]
-    assert out.splitlines()[-1].startswith("10 checks: ")
+    assert out.splitlines()[-2].startswith("11 checks: ")
+    assert out.splitlines()[-1].startswith("next: python -m harness status ")
     assert KEY not in out
     assert main(["doctor", str(ROOT / "specs" / "exp_6ba12d6b47.json")]) == 1
     bad = tmp_path / "bad.json"

@@ -212,6 +212,49 @@ def test_items_are_sampled_with_the_evaluators_decoding(run: PlannedRun) -> None
         assert (found.temperature, found.max_tokens, found.stop) == (0.0, 80, [2])
 
 
+class CountingSampler(StubSampler):
+    """Answers only when no further item is asked for, and counts the items that wait."""
+
+    def __init__(self, run: PlannedRun) -> None:
+        super().__init__(run)
+        self.waiting = self.most_waiting = 0
+
+    async def sample_async(
+        self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
+    ) -> tinker.SampleResponse:
+        self.waiting += 1
+        self.most_waiting = max(self.most_waiting, self.waiting)
+        try:
+            return await super().sample_async(prompt, num_samples, sampling_params)
+        finally:
+            self.waiting -= 1
+
+
+def test_items_in_flight_are_bounded(run: PlannedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.evaluate, "ITEMS_IN_FLIGHT", 7)
+    sampler: Any = CountingSampler(run)
+    evaluator = evaluator_object(run.spec, run.test_problems())
+    rows = asyncio.run(score(sampler, run, evaluator, ABOUT, {}, lambda _: None))
+    assert len(rows) == TEST_ITEMS, f"{len(rows)} rows, expected {TEST_ITEMS}"
+    assert sampler.most_waiting == 7, f"{sampler.most_waiting} items in flight, expected 7"
+
+
+def test_rows_are_kept_while_later_items_are_still_asked_for(
+    run: PlannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness.evaluate, "ITEMS_IN_FLIGHT", 1)
+    sampler: Any = StubSampler(run)
+    evaluator = evaluator_object(run.spec, run.test_problems())
+    asked_when_kept: list[int] = []
+
+    def keep(_: dict[str, Any]) -> None:
+        asked_when_kept.append(TEST_ITEMS - sampler.left)
+
+    asyncio.run(score(sampler, run, evaluator, ABOUT, {}, keep))
+    # With one item in flight, the next may be asked for before the row of this one is made.
+    assert asked_when_kept[0] <= 2, f"{asked_when_kept[0]} items asked for before the first row"
+
+
 class NoService:
     """A client that must not be asked for a sampler."""
 

@@ -18,7 +18,10 @@ from harness.evaluation_record import judge_evaluation
 from harness.experiment import Experiment
 from harness.gates.evidence import EvidenceWriter
 from harness.gates.verdict import Outcome
+from harness.redact import Redactor
+from harness.report import build_report
 from harness.result import read_result
+from harness.run_state import read_run_state
 from harness.session import HarnessSession, Options
 from harness.spec import parse_spec
 from harness.store import read_jsonl
@@ -88,6 +91,19 @@ def test_the_third_arm_is_scored_and_reported(run: Path) -> None:
     provenance: Any = result.initialization_provenance
     assert sorted(provenance["arms"]) == sorted([GRPO, GS1, RLOO])
     assert "seeds [0, 3]" in result.summary
+
+
+def test_status_and_report_show_every_training_by_its_name(run: Path) -> None:
+    state = read_run_state(run)
+    assert [arm.name for arm in state.arms] == TRAININGS
+    assert {(arm.steps_done, arm.is_trained) for arm in state.arms} == {(2, True)}
+    accuracy = {arm.name: arm.accuracy for arm in state.arms}
+    assert accuracy[f"{GS1}.seed3"] == pytest.approx(41 / 80), "the arm's, over both seeds"
+    report = build_report(run, run.parent / "rows", Redactor({}))
+    assert [arm.arm for arm in report.training] == TRAININGS
+    assert {len(arm.steps) for arm in report.training} == {2}
+    facts = {fact.name for fact in report.provenance}
+    assert {f"final weights of {name}" for name in TRAININGS} <= facts
 
 
 def other_seed(run: Path) -> None:

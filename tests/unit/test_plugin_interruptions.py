@@ -49,7 +49,7 @@ def test_only_the_last_failed_gate_leaves_the_others_unproven(pytester: pytest.P
     assert set(outcomes(root)) == {OFFLINE}, "only the failed gate ran again"
     result = run(pytester, *ARMS)
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["*stock_advantage_parity: unknown*"])
+    result.stdout.fnmatch_lines(["*gates stock_advantage_parity, *: unknown: *"])
 
 
 def test_a_gate_that_passed_when_retried_is_unknown(pytester: pytest.Pytester) -> None:
@@ -94,7 +94,7 @@ def test_another_service_makes_live_gates_stale(
     monkeypatch.setenv("TINKER_API_KEY", "tml-not-a-key")
     result = run(pytester, *ARMS, "--service", "url")
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["*initial_identity: unknown: stale*service:*"])
+    result.stdout.fnmatch_lines(["*gates initial_identity, *: unknown: stale*service:*"])
 
 
 def evidence(root: Path) -> Path:

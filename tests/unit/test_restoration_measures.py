@@ -183,7 +183,7 @@ def test_the_reference_is_torchs_adamw(
 
 
 def test_every_wrong_constant_is_another_optimizer() -> None:
-    asked = Constants(5e-3, 0.3, 0.5, 0.8)
+    asked = Constants(5e-3, 0.3, 0.02, 0.8, 8.0)
     others = wrong_constants(asked)
     assert len(others) >= 6
     assert all(other != asked for other in others.values())

@@ -51,7 +51,7 @@ def test_the_url_service_may_be_asked_for_by_name() -> None:
 @pytest.mark.parametrize(
     ("asked", "spec", "message"),
     [
-        ("modal", LOCAL_SPEC, "expected: embedded or url .* found: modal"),
+        ("modal", LOCAL_SPEC, "expected: embedded or spindle or .* or url .* found: modal"),
         ("embedded", SAVED, "embedded section.*specs/local.json"),
         ("url", LOCAL_SPEC, "missing: TINKER_BASE_URL, TINKER_API_KEY"),
     ],

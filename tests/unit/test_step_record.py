@@ -11,6 +11,8 @@ import tinker
 import torch
 from small_run import arm_dataset, small_arm
 
+import harness.similarity
+import harness.step_record
 from harness.advantage_seam import AdvantageCall, AdvantageSeam
 from harness.arm_dataset import prompt_ids_sha256
 from harness.errors import ArmError
@@ -174,3 +176,14 @@ def test_a_log_probability_that_is_no_number_fails_the_arm() -> None:
     trained = [torch.tensor([0.0, float("nan"), 0.0]), torch.tensor([0.0, -float("inf")])]
     with pytest.raises(ArmError, match="2 of 3 differences"):
         sampler_trainer_gap(DATA, trained)
+
+
+def test_activation_in_blocks_is_that_of_the_whole_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arm = small_arm("gs1", groups=4, group_size=1)
+    call = call_of(arm, [[1.0], [0.0], [0.9], [-0.1]])
+    wanted = similarity_activation(call, arm)
+    monkeypatch.setattr(harness.step_record, "MOST_PROMPTS_AT_ONCE", 3)
+    monkeypatch.setattr(harness.similarity, "BLOCK_ROWS", 3)
+    assert similarity_activation(call, arm) == pytest.approx(wanted, rel=1e-12, abs=1e-12)

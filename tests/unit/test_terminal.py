@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mini_project import make_project
 from small_run import small_spec_json, write_spec
 
+from harness.errors import GateError
+from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.standing import Standing
 from harness.gates.verdict import Outcome
+from harness.next_command import next_command
+from harness.screen import Screen
 from harness.session import GateRun, HarnessSession, Options
-from harness.terminal import gate_line, gate_lines, header_lines
+from harness.step_line import SeenStep
+from harness.terminal import closing_lines, gate_line, header_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = tuple(f"harness/file_{n}.py" for n in range(8))
@@ -72,16 +78,118 @@ def test_gate_lines_show_measured_against_allowed() -> None:
     same_as_golden("gate_lines", "\n".join(lines) + "\n")
 
 
-def test_a_sessions_gates_and_blocked_arms_are_one_line_each(session: HarnessSession) -> None:
+def failed_recorder() -> GateRecorder:
+    found = recorder()
+    with pytest.raises(GateError):
+        found.check(
+            "least gradient norm",
+            0.0,
+            effect="an arm would train on nothing",
+            where="batch 3",
+            above=1e-6,
+        )
+    return found
+
+
+def test_the_end_says_what_is_open_and_the_command_for_it(
+    session: HarnessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "unpinned", list)
+    runs = {
+        "advantage_properties": (Outcome.PASS, "inside", recorder()),
+        "dry_activation": (Outcome.FAIL, "GateError: outside", failed_recorder()),
+        "pilot_activation": (Outcome.UNKNOWN, "not today", GateRecorder("pilot_activation", "§5")),
+    }
+    for gate_id, (outcome, reason, made) in runs.items():
+        session.outcomes[gate_id] = (outcome, reason)
+        session.gate_runs[gate_id] = GateRun(made)
+    for name in ("test_base_model", "test_arm[gs1_small]"):
+        session.blocked.append(f"{name}: blocked, gate x: unknown: never run. Unblock: pytest")
+    text = "\n".join(closing_lines(session)) + "\n"
+    assert "next: pytest -m preflight --spec spec.json" in text
+    same_as_golden("closing", text)
+
+
+def test_a_session_that_proved_all_it_needs_leaves_nothing_open(
+    session: HarnessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven = {name: Standing(name, Outcome.PASS, "proven") for name in STANDINGS}
+    monkeypatch.setattr(session, "standings", lambda: proven)
+    monkeypatch.setattr(session, "unpinned", list)
+    assert closing_lines(session) == [], "nothing was to be proven or trained"
     session.outcomes["advantage_properties"] = (Outcome.PASS, "inside")
-    session.gate_runs["advantage_properties"] = GateRun(recorder())
-    session.blocked.append("test_arm[gs1_small]: blocked, gate x: unknown: never run")
-    lines = gate_lines(session)
-    assert [line.partition(":")[0] for line in lines] == [
-        "gate advantage_properties",
-        "test_arm[gs1_small]",
-    ]
-    assert all("\n" not in line for line in lines)
+    assert closing_lines(session) == ["gates: 4 of 4 proven"]
+    session.undecided.append("gs1_small")
+    assert closing_lines(session)[-1] == "no verdict: gs1_small not scored"
+
+
+def test_a_session_that_passed_but_did_not_run_all_gates_says_so(pytester: pytest.Pytester) -> None:
+    make_project(pytester)
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    assert result.ret == 0
+    text = result.stdout.str()
+    offline = sum(not entry.live for entry in CATALOG)
+    assert f"gates: {offline} of {len(CATALOG)} proven" in text
+    assert "next: pytest -m preflight" in text
+    assert text.count("gate advantage_properties: pass") == 1, "each gate is one line"
+
+
+def test_commands_repeat_the_options_that_are_not_the_default(tmp_path: Path) -> None:
+    spec = tmp_path / "specs" / "local.json"
+    plain = Options(tmp_path, spec, artifacts=tmp_path / "artifacts")
+    assert next_command(plain, "-m full") == "pytest -m full"
+    other = replace(
+        plain,
+        spec_path=tmp_path / "specs" / "a b.json",
+        artifacts=Path("/elsewhere"),
+        gsm8k_dir=tmp_path / "rows",
+        service="url",
+    )
+    assert next_command(other, "-m preflight") == (
+        "pytest -m preflight --spec 'specs/a b.json' --artifacts /elsewhere"
+        " --gsm8k-dir rows --service url"
+    )
+
+
+class FakeTerminal:
+    """What pytest's reporter offers, with what was written."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self.isatty = self.hasmarkup = colour
+        self.written: list[str] = []
+
+    def ensure_newline(self) -> None:
+        self.written.append("")
+
+    def write_line(self, text: str) -> None:
+        self.written.append(text)
+
+    def write_raw(self, text: str, *, flush: bool) -> None:
+        assert flush, "a step is seen when it happens"
+        self.written.append(text)
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_steps_are_coloured_on_a_terminal_and_plain_elsewhere(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, colour: bool
+) -> None:
+    terminal = FakeTerminal(colour=colour)
+    found = pytestconfig.pluginmanager.getplugin
+    monkeypatch.setattr(
+        pytestconfig.pluginmanager,
+        "getplugin",
+        lambda name: terminal if name == "terminalreporter" else found(name),
+    )
+    row = {
+        **dict.fromkeys(("reward_mean", "accuracy", "format", "truncation", "loss_sum"), 0.5),
+        "sampler_trainer_gap": {"max_abs": 1e-5},
+        "step_s": 1.0,
+    }
+    Screen(pytestconfig).step(SeenStep("gs1_small", 1, 4, 3.0, row))
+    before, line = terminal.written
+    assert before == ""
+    assert ("\x1b[" in line) == colour, repr(line)
+    assert "gs1_small" in line
 
 
 def test_the_options_explain_themselves(
