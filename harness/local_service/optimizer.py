@@ -14,6 +14,9 @@ import torch
 
 from harness.local_service.refusals import RefusalError
 
+LARGEST = 1e15
+"""Largest rate, eps and decay: no product or quotient of two of them leaves float32."""
+
 
 @dataclass(frozen=True)
 class AdamParams:
@@ -48,11 +51,11 @@ def check_params(params: AdamParams) -> AdamParams:
         RefusalError: naming the field and its allowed range.
     """
     rules = {
-        "learning_rate": params.learning_rate >= 0,
+        "learning_rate": 0 <= params.learning_rate <= LARGEST,
         "beta1": 0 <= params.beta1 < 1,
         "beta2": 0 <= params.beta2 < 1,
-        "eps": params.eps > 0,
-        "weight_decay": params.weight_decay >= 0,
+        "eps": 0 < params.eps <= LARGEST,
+        "weight_decay": 0 <= params.weight_decay <= LARGEST,
         "grad_clip_norm": params.grad_clip_norm >= 0,
     }
     for field, holds in rules.items():
@@ -60,7 +63,8 @@ def check_params(params: AdamParams) -> AdamParams:
         if not holds or not math.isfinite(value):
             raise RefusalError(
                 f"AdamW is undefined for this {field}",
-                expected="betas in [0, 1), eps > 0, everything else finite and >= 0",
+                expected="betas in [0, 1), eps > 0, everything else finite and >= 0,"
+                f" rate, eps and decay at most {LARGEST:g}",
                 found=str(value),
                 where=f"adam_params.{field}",
             )
@@ -97,10 +101,28 @@ def optimizer_step(
     Returns:
         ``grad_norm`` (before clipping), ``update_norm`` (L2 of the change) and
         ``optimizer_step``; plain ``step`` would overwrite the cookbook's own in its metrics.
+
+    Raises:
+        RefusalError: when the step leaves the range of its numbers. Parameters and state are then
+            as before it; the gradient is dropped.
     """
     before = parameters.clone()
+    moments, steps = (state.first.clone(), state.second.clone()), state.step
     norm = clip_gradient(grad, params.grad_clip_norm)
     adam_step(parameters, grad, state, params)
     grad.zero_()
     moved = float(torch.linalg.vector_norm(parameters - before, dtype=torch.float64))
+    finite = all(bool(part.isfinite().all()) for part in (parameters, state.first, state.second))
+    if not (finite and math.isfinite(norm) and math.isfinite(moved)):
+        parameters.copy_(before)
+        state.first.copy_(moments[0])
+        state.second.copy_(moments[1])
+        state.step = steps
+        raise RefusalError(
+            "the step leaves the range of its numbers; the model stays as it was before",
+            expected="finite gradient, moments and parameters",
+            found=f"gradient norm {norm:g}, change {moved:g}",
+            where="optim_step",
+            fix="look at what was sent to forward_backward, or lower the learning rate",
+        )
     return {"grad_norm": norm, "update_norm": moved, "optimizer_step": float(state.step)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ from harness.local_service.sessions import Model, SessionRegistry
 from harness.local_service.text import Tokenizer
 from harness.local_service.training import TrainingHost, TrainingState
 from harness.local_service.wire import Limits
+
+logger = logging.getLogger(__name__)
 
 Encode = Callable[[Any], Result]
 
@@ -140,11 +143,21 @@ def json_result(document: dict[str, Any]) -> Result:
 
 
 def result_of(outcome: Outcome, encode: Encode) -> Result:
-    """Encode an outcome; a refusal, also one of ``encode``, becomes the SDK's error object."""
+    """Encode an outcome; a refusal, also one of ``encode``, becomes the SDK's error object.
+
+    So does a defect: a future that nothing resolves would be asked for without end.
+    """
     if not isinstance(outcome, RefusalError):
         try:
             return encode(outcome)
         except RefusalError as refusal:
             outcome = refusal
+        except Exception as error:
+            logger.exception("a result could not be encoded")
+            outcome = RefusalError(
+                "the embedded service failed on this request",
+                status=500,
+                found=type(error).__name__,
+            )
     category = "user" if outcome.status < 500 else "server"
     return json_result(error_body(str(outcome), status=outcome.status, category=category))

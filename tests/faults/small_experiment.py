@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.attempts import arm_rollouts, arm_steps
 from harness.experiment import Experiment
 from harness.fault_proxy import FaultProxy
 from harness.gates.standing import Standing
@@ -134,19 +135,11 @@ class SmallRun:
         return read_result(path)
 
     def records(self) -> Records:
-        """Return what the attempt that finished the arm wrote."""
+        """Return what the finished arm measured, each step from the attempt that counts."""
         (arm,) = self.folder.glob(f"artifacts/runs/small/2*/arms/{ARM}")
         done = json.loads((arm / "done.json").read_text())
-        attempt = arm / f"attempt-{done['attempt']:02d}"
-        rows = {
-            name: [
-                json.loads(line)
-                for line in (attempt / f"{name}.jsonl").read_text().split("\n")[:-1]
-            ]
-            for name in ("steps", "rollouts")
-        }
-        steps = [{k: v for k, v in row.items() if k not in TIMES} for row in rows["steps"]]
-        return Records(steps, rows["rollouts"])
+        steps = [{k: v for k, v in row.items() if k not in TIMES} for row in arm_steps(arm, done)]
+        return Records(steps, [dict(row) for row in arm_rollouts(arm, done)])
 
 
 def quick_clock(pace: float) -> Clock:

@@ -151,10 +151,16 @@ class MemoryService:
         return self.post("retrieve_future", {"request_id": reply.json()["request_id"]})
 
 
+INTERIM = b"HTTP/1.1 100 "
+"""What precedes the answer where a client asked whether to go on (``Expect: 100-continue``)."""
+
+
 def parse_reply(data: bytes) -> Reply:
     # An interim answer says only that the body may come.
     data = data.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     head, _, body = data.partition(b"\r\n\r\n")
+    if head.startswith(INTERIM):
+        head, _, body = body.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     assert first.startswith(("HTTP/1.1 ", "HTTP/1.0 ")), f"no answer came back, only {data[:100]!r}"
     headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}

@@ -131,6 +131,9 @@ def test_evidence_from_the_future_proves_nothing(
     assert back.reason.startswith("the clock went back: evidence is "), back.reason
 
 
+SERVICE = {"TINKER_BASE_URL": "http://127.0.0.1:9", "TINKER_API_KEY": "the-key-of-this-test"}
+
+
 def nothing() -> None:
     """What there is to follow of a stage without steps."""
 
@@ -144,7 +147,7 @@ def stage(watched: Supervision, folder: Path, work: Callable[[], None]) -> None:
         return 0.0
 
     log = folder / "logs" / "initial.log"
-    watched.stage("initial state", {}, lambda: log, lambda: nothing, run, trains=False)
+    watched.stage("initial state", SERVICE, lambda: log, lambda: nothing, run, trains=False)
 
 
 def supervision(folder: Path, said: list[str]) -> Supervision:

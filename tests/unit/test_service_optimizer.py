@@ -100,3 +100,40 @@ def test_a_step_clears_the_gradient_and_reports_what_moved() -> None:
 def test_undefined_hyperparameters_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(RefusalError, match=f"adam_params.{next(iter(wrong))}"):
         optimizer.check_params(replace(PLAIN, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("grad", "params"),
+    [
+        ([0.0, 0.0], replace(PLAIN, eps=1e-60)),
+        ([1e38, 1.0], PLAIN),
+        ([float("nan"), 1.0], PLAIN),
+        ([float("inf"), 1.0], replace(PLAIN, grad_clip_norm=1.0)),
+        ([1.0, 1.0], replace(PLAIN, learning_rate=1e15, weight_decay=1e15)),
+    ],
+    ids=["0/0", "second moment", "nan gradient", "infinite gradient", "decay"],
+)
+def test_a_step_out_of_range_is_refused_and_changes_nothing(
+    grad: list[float], params: AdamParams
+) -> None:
+    parameters = torch.tensor([1e9, -1e9])
+    state = optimizer.fresh_state(parameters)
+    optimizer.optimizer_step(parameters, torch.tensor([0.5, 0.0]), state, PLAIN)
+    before = [parameters.clone(), state.first.clone(), state.second.clone()]
+    gradient = torch.tensor(grad)
+    with pytest.raises(RefusalError, match="leaves the range") as refused:
+        optimizer.optimizer_step(parameters, gradient, state, optimizer.check_params(params))
+    assert refused.value.status == 400
+    after = [parameters, state.first, state.second]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True)), f"{before} {after}"
+    assert state.step == 1, f"a refused step was counted: {state.step}"
+    assert gradient.tolist() == [0.0, 0.0], "the gradient of a refused step is kept"
+    optimizer.optimizer_step(parameters, torch.tensor([0.5, 0.25]), state, PLAIN)
+    assert state.step == 2
+
+
+@pytest.mark.parametrize("field", ["learning_rate", "eps", "weight_decay"])
+def test_what_float32_cannot_hold_is_refused_by_name(field: str) -> None:
+    optimizer.check_params(replace(PLAIN, **{field: optimizer.LARGEST}))
+    with pytest.raises(RefusalError, match=field):
+        optimizer.check_params(replace(PLAIN, **{field: 1e308}))
