@@ -102,7 +102,7 @@ def _standing_lines(session: HarnessSession) -> Iterator[str]:
     yield f"gates: {proven} of {len(standings)} proven"
     if session.undecided:
         yield f"no verdict: {', '.join(session.undecided)} not scored"
-    if not session.obstacles():
+    if proven == len(standings) and not session.unpinned():
         return
     # What blocked a test was said with that test, and a gate of this session above.
     told = {name for name, (outcome, _) in session.outcomes.items() if outcome is not Outcome.PASS}
