@@ -23,8 +23,9 @@ def next_command(options: Options, what: str) -> str:
         ("--gsm8k-dir", options.gsm8k_dir, None),
     ):
         if path is not None and (given := _inside(root, path)) != default:
-            words += [name, shlex.quote(given)]
-    return " ".join([*words, *(["--service", options.service] if options.service else [])])
+            # One word: pytest takes a path that follows an option for the place of its tests.
+            words.append(f"{name}={shlex.quote(given)}")
+    return " ".join([*words, *([f"--service={options.service}"] if options.service else [])])
 
 
 def _inside(root: Path, path: Path) -> str:

@@ -6,7 +6,7 @@ hooks and fixtures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -208,7 +208,7 @@ class HarnessSession:
     def _gate_run(self, gate_id: str) -> GateRun:
         path, root = self.options.spec_path, self.options.root
         given = (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
-        option = "" if given == DEFAULT_SPEC else f"--spec {given}"
+        option = "" if given == DEFAULT_SPEC else f"--spec={given}"
         recorder = GateRecorder(gate_id, gate_entry(gate_id).clause, option)
         return self.gate_runs.setdefault(gate_id, GateRun(recorder))
 
@@ -238,12 +238,16 @@ class HarnessSession:
             self._evidence.closing(self.binding())
             self._unsealed = False
 
-    def obstacles(self) -> list[str]:
-        """Return why no arm may train now: revisions that are not pinned, gates not proven."""
+    def obstacles(self, but: Collection[str] = ()) -> list[str]:
+        """Return why no arm may train now: revisions that are not pinned, gates not proven.
+
+        Args:
+            but: gates that are spoken of elsewhere.
+        """
         self.seal()
         groups: dict[str, list[str]] = {}
         for standing in self.standings().values():
-            if standing.outcome is not Outcome.PASS:
+            if standing.outcome is not Outcome.PASS and standing.gate_id not in but:
                 why = f"{standing.outcome}: {standing.reason}{_few(standing.changed)}"
                 groups.setdefault(why, []).append(standing.gate_id)
         unproven = [

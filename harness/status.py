@@ -85,7 +85,7 @@ def next_command(
     """Return the command that brings the experiment on, as one line."""
     spec = session.options.spec_path
     given = spec.relative_to(PACKAGE_ROOT) if spec.is_relative_to(PACKAGE_ROOT) else spec
-    option = "" if given.as_posix() == DEFAULT_SPEC else f" --spec {given}"
+    option = "" if given.as_posix() == DEFAULT_SPEC else f" --spec={given}"
     if pin_obstacles(session.loaded.spec, session.loaded.pins, PACKAGE_ROOT):
         return f"after a review of the code: python -m harness pin {given}"
     failed = [item.gate_id for item in standings if word_of(item) == "failed"]

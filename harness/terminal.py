@@ -102,8 +102,11 @@ def _standing_lines(session: HarnessSession) -> Iterator[str]:
     yield f"gates: {proven} of {len(standings)} proven"
     if session.undecided:
         yield f"no verdict: {', '.join(session.undecided)} not scored"
-    if obstacles := session.obstacles():
-        # What blocked a test was said with that test.
-        if not session.blocked:
-            yield from (f"open: {obstacle}" for obstacle in obstacles)
-        yield f"next: {session.unblock()}"
+    if proven == len(standings) and not session.unpinned():
+        return
+    # What blocked a test was said with that test, and a gate of this session above.
+    told = {name for name, (outcome, _) in session.outcomes.items() if outcome is not Outcome.PASS}
+    if not session.blocked:
+        yield from (f"open: {obstacle}" for obstacle in session.obstacles(told))
+    failed = any(outcome is Outcome.FAIL for outcome, _ in session.outcomes.values())
+    yield f"next: {'mend what failed, then ' if failed else ''}{session.unblock()}"

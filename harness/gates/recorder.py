@@ -112,6 +112,7 @@ class GateRecorder:
         Raises:
             GateError: naming clause, measured, allowed and effect.
         """
+        __tracebackhide__ = True  # pytest shows the gate's own line, not this one
         stored, kept = _strict(value), {key: _strict(bound) for key, bound in rule.items()}
         inside = within(value, rule)
         self.measures.append({"name": name, "value": stored, "rule": kept, "where": where})

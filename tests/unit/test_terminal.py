@@ -106,7 +106,7 @@ def test_the_end_says_what_is_open_and_the_command_for_it(
     for name in ("test_base_model", "test_arm[gs1_small]"):
         session.blocked.append(f"{name}: blocked, gate x: unknown: never run. Unblock: pytest")
     text = "\n".join(closing_lines(session)) + "\n"
-    assert "next: pytest -m preflight --spec spec.json" in text
+    assert "then pytest -m preflight --spec=spec.json" in text
     same_as_golden("closing", text)
 
 
@@ -146,8 +146,8 @@ def test_commands_repeat_the_options_that_are_not_the_default(tmp_path: Path) ->
         service="url",
     )
     assert next_command(other, "-m preflight") == (
-        "pytest -m preflight --spec 'specs/a b.json' --artifacts /elsewhere"
-        " --gsm8k-dir rows --service url"
+        "pytest -m preflight --spec='specs/a b.json' --artifacts=/elsewhere"
+        " --gsm8k-dir=rows --service=url"
     )
 
 
