@@ -1,6 +1,6 @@
 """The embedded service's train step, against a bare torch forward and backward.
 
-Both train the same network with the same sequences and the importance-sampling loss, in float32. The
+Both train the same network with the same sequences and the importance-sampling loss in float32. The
 bare one is one padded batch, torch's own AdamW and nothing else: no request, no finite check, no
 order by content, no exactly rounded sums.
 """
