@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import tinker
 import torch
@@ -79,7 +80,7 @@ def arm_time(service: EmbeddedService, folder: Path, quick: bool) -> Row:
         _run(command, service.environment())
 
     pairs = in_turns(ours, bare, 2 if quick else 5)
-    facts = pairs.facts() | {"steps": steps, "arm": name}
+    facts: dict[str, Any] = pairs.facts() | {"steps": steps, "arm": name}
     return Row(
         f"an arm's wall time, {steps} steps",
         "the unpatched stock loop, same service and configuration (wall time)",

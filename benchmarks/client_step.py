@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import tinker
 from small_run import arm_dataset, problems, small_arm
-from stub_loop import StubTraining, run_loop
+from stub_loop import StubSampler, StubTraining, run_loop
 
 from benchmarks.measure import in_turns
 from benchmarks.rows import Row
@@ -20,10 +23,39 @@ from harness.training_record import TrainingRecord, recorded_training
 STEPS, ROLLOUTS = 5, 64
 
 
+class DistinctSampler(StubSampler):
+    """Gives every prompt log-probabilities of its own, as a real model does."""
+
+    async def sample_async(
+        self, prompt: tinker.ModelInput, num_samples: int, sampling_params: tinker.SamplingParams
+    ) -> tinker.SampleResponse:
+        """Answer at once."""
+        answer = await super().sample_async(prompt, num_samples, sampling_params)
+        sequences = [
+            tinker.SampledSequence(
+                stop_reason=found.stop_reason,
+                sequence_id=found.sequence_id,
+                tokens_np=np.asarray(found.tokens, dtype=np.int64),
+                logprobs_np=np.full(len(found.tokens), -0.5 - self.asked / 4096, dtype=np.float32),
+            )
+            for found in answer.sequences
+        ]
+        return tinker.SampleResponse(sequences=sequences)
+
+
+class AtOnce(StubTraining):
+    """A training client whose samplers are such ones."""
+
+    async def save_weights_and_get_sampling_client_async(self) -> StubSampler:
+        """Return a new sampler at once."""
+        self.samplers.append(DistinctSampler(self.dataset, len(self.samplers)))
+        return self.samplers[-1]
+
+
 def looped(arm: Arm, *, recorded: bool) -> None:
     """Run the loop over all steps, in a folder that is thrown away."""
     dataset = arm_dataset(arm, problems(ROLLOUTS * STEPS))
-    training = StubTraining(dataset)
+    training = AtOnce(dataset)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         if not recorded:
@@ -35,15 +67,14 @@ def looped(arm: Arm, *, recorded: bool) -> None:
 
 
 def client_step(quick: bool) -> list[Row]:
-    """Measure both arms' shapes at 64 rollouts a step."""
-    # Stock code refuses nothing at group size 1 but drops all its groups: 8 by 8 trains in both.
+    """Measure 8 groups of 8, which both loops train on."""
     arm = small_arm("grpo", groups=8, group_size=8, steps=STEPS)
     pairs = in_turns(
         lambda: looped(arm, recorded=True),
         lambda: looped(arm, recorded=False),
         3 if quick else 7,
     )
-    facts = pairs.facts() | {"steps": STEPS, "rollouts": ROLLOUTS}
+    facts: dict[str, Any] = pairs.facts() | {"steps": STEPS, "rollouts": ROLLOUTS}
     cpu = facts["cpu_s"]
     own_ms = (cpu["ours"] - cpu["bare"]) / STEPS * 1e3
     return [

@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import small_run
 from complete_run import complete_run, write_training
 from small_run import plan_run, small_spec_json
 
@@ -63,14 +65,16 @@ def steps(folder: Path, quick: bool) -> list[Row]:
     def work(size: int) -> Callable[[], Any]:
         raw = small_spec_json()
         raw["steps"] = size
+        raw["dataset"]["n_examples"] = rows = 4 * size
         for arm in raw["arms"]:
             arm["steps"] = size
         place = folder / f"steps-{size}"
         place.mkdir()
-        run = plan_run(place, raw)
+        with patch.object(small_run, "TRAIN_ROWS", rows):
+            run = plan_run(place, raw)
         arm = run.spec.arms[0]
         write_training_of(run, arm)
-        done = read_done(run.folder, arm.name)
+        done = read_done(run.folder, arm.name) or {}
         arm_path = arm_folder(run.folder, arm.name)
 
         def read() -> None:

@@ -76,7 +76,7 @@ def decision(folder: Path, quick: bool) -> list[Row]:
             return [json.loads(line) for line in stream]
 
     pairs = in_turns(ours, bare, 3 if quick else 7)
-    facts = pairs.facts() | {"rows": count}
+    facts: dict[str, Any] = pairs.facts() | {"rows": count}
     name = f"decision from {count} rows"
     against = "the standard library's json on the same file (CPU time)"
     return [
@@ -98,7 +98,7 @@ def read_whole(run: Path) -> None:
 def verification(run: Path, quick: bool) -> Row:
     """Measure ``verify`` of a run."""
     pairs = in_turns(lambda: verify_run(run), lambda: read_whole(run), 2 if quick else 5)
-    facts = pairs.facts() | {"run": run.name}
+    facts: dict[str, Any] = pairs.facts() | {"run": run.name}
     return Row(
         "verify of a run",
         "hashing its bytes and reading its rows with json (CPU time)",

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.measure import in_turns
@@ -60,7 +61,7 @@ def plugin_overhead(quick: bool) -> Row:
     """Measure the same tests with the plugin and without it."""
     without = ("--noconftest", "-o", "strict=false", "-o", "addopts=")
     pairs = in_turns(_pytest, lambda: _pytest(*without), 2 if quick else 5)
-    facts = pairs.facts() | {"tests": TESTS}
+    facts: dict[str, Any] = pairs.facts() | {"tests": TESTS}
     return Row(
         "pytest with the plugin",
         "pytest on the same tests without it (wall time)",

@@ -33,10 +33,11 @@ def _names(folder: Path) -> Iterator[str]:
 def _owner(name: str) -> str:
     """Return the training a file belongs to; "" for a file of the run as a whole."""
     path = PurePosixPath(name)
-    if path.parts[0] == "arms" and len(path.parts) > 1:
-        return path.parts[1]
-    if path.parts[0] == "logs" or path.parts[:2] == ("predictions", "parts"):
-        stage = "" if path.parts[0] != "logs" else path.name.partition("-")[0] + "-"
+    place, _, inside = name.partition("/")
+    if place == "arms":
+        return inside.partition("/")[0]
+    if place == "logs" or name.startswith("predictions/parts/"):
+        stage = path.name.partition("-")[0] + "-" if place == "logs" else ""
         found = _NUMBERED.fullmatch(path.name.removeprefix(stage))
         return found["training"] if found else ""
-    return path.stem if path.parts[0] == "predictions" else ""
+    return path.stem if place == "predictions" else ""
