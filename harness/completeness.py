@@ -31,7 +31,8 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, row: Observation) -> Self:
         """Return the row's key."""
-        return cls(row.arm, row.metric, row.item_id, row.seed)
+        # Past the generated constructor, which costs twice as much: there are 100 000 rows.
+        return tuple.__new__(cls, (row.arm, row.metric, row.item_id, row.seed))
 
 
 @dataclass(frozen=True, slots=True)

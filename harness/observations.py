@@ -81,14 +81,17 @@ def parse_rows(rows: object, *, where: str) -> tuple[Observation, ...]:
             found=str(len(rows)),
             where=where,
         )
-    return tuple(_observation(row, f"{where}[{at}]") for at, row in enumerate(rows))
+    return tuple(
+        Observation(**row)
+        if isinstance(row, dict) and _has_exact_types(row)
+        else _observation(row, f"{where}[{at}]")
+        for at, row in enumerate(rows)
+    )
 
 
 def _observation(row: object, where: str) -> Observation:
     if isinstance(row, Observation):
         return row
-    if isinstance(row, dict) and _has_exact_types(row):
-        return Observation(**row)
     if not isinstance(row, Mapping) or set(row) != _FIELDS:
         found = sorted(map(str, row)) if isinstance(row, Mapping) else _kind(row)
         raise DocumentError(
