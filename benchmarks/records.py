@@ -86,8 +86,8 @@ def decision(folder: Path, quick: bool) -> list[Row]:
             facts["cpu_s"]["ratio"],
             "x",
             most=3.0,
-            why="strict parsing refuses repeated keys and numbers beyond float64 by Python hooks, and"
-            " each row becomes an object whose key is looked up twice",
+            why="strict parsing refuses repeated keys and large numbers in Python, each row"
+            " becomes an object, and Python's collector walks all of them as they grow",
             facts=facts,
         ),
         Row(f"{name}: memory", "–", peak_bytes(ours) / MIB, "MiB", facts={"rows": count}),

@@ -59,7 +59,9 @@ def _pytest(*options: str) -> None:
 
 def plugin_overhead(quick: bool) -> Row:
     """Measure the same tests with the plugin and without it."""
-    without = ("--noconftest", "-o", "strict=false", "-o", "addopts=")
+    chosen = ("-p", "pytester", "-m", "not live and not full and not slow")
+    own = ("-o", "strict=false", "-o", "addopts=", "-o", "markers=slow\nlive\nfull")
+    without = ("--noconftest", *own, *chosen)
     pairs = in_turns(_pytest, lambda: _pytest(*without), 2 if quick else 5)
     facts: dict[str, Any] = pairs.facts() | {"tests": TESTS}
     return Row(
