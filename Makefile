@@ -25,7 +25,7 @@ export TINKER_TELEMETRY := 0
 # Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-unit test-gates test-live test-slow lint local-model clean
+.PHONY: demo test test-unit test-gates test-live test-slow bench lint local-model clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -58,6 +58,10 @@ test-live: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not full"
+
+# Time, memory and growth; BENCH="--quick" tries it, BENCH="--only decision" measures one group.
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def large(quick: bool) -> list[Row]:
     pairs = in_turns(
         lambda: compute("gs1", batch, params), lambda: bare(batch.prompts_P), 2 if quick else 5
     )
-    facts = pairs.facts() | {"prompts": prompts}
+    facts: dict[str, Any] = pairs.facts() | {"prompts": prompts}
     name = f"gs1 advantages, {prompts} prompts"
     mebibytes = peak_bytes(lambda: compute("gs1", batch, params)) / MIB
     return [

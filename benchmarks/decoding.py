@@ -113,7 +113,7 @@ def sampling(service: EmbeddedService, quick: bool) -> Row:
     )
     wall = pairs.facts()["wall_s"]
     share = (tokens / wall["ours"]) / (bare_tokens / wall["bare"])
-    facts = pairs.facts() | {
+    facts: dict[str, Any] = pairs.facts() | {
         "tokens_ours": tokens,
         "tokens_bare": bare_tokens,
         "tokens_per_s_ours": tokens / wall["ours"],
@@ -148,7 +148,11 @@ def evaluation(service: EmbeddedService, run: PlannedRun, quick: bool) -> list[R
     by_size = {size: timed(lambda size=size: bare(size)).wall_s for size in (64, 128, 256, 512)}
     best = min(by_size, key=lambda size: by_size[size])
     pairs = in_turns(ours, lambda: bare(best), 2 if quick else 5)
-    facts = pairs.facts() | {"bare_s_by_batch": by_size, "best_batch": best, "items": len(asked)}
+    facts: dict[str, Any] = pairs.facts() | {
+        "bare_s_by_batch": by_size,
+        "best_batch": best,
+        "items": len(asked),
+    }
     name = f"evaluation of {len(asked)} items"
     return [
         Row(

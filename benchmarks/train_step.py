@@ -1,6 +1,6 @@
 """The embedded service's train step, against a bare torch forward and backward.
 
-Both train the same network with the same sequences and the importance-sampling loss, in float32. The
+Both train the same network with the same sequences and the importance-sampling loss in float32. The
 bare one is one padded batch, torch's own AdamW and nothing else: no request, no finite check, no
 order by content, no exactly rounded sums.
 """
@@ -8,6 +8,7 @@ order by content, no exactly rounded sums.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tinker
@@ -73,9 +74,9 @@ class BareStep:
         for at, row in enumerate(rows):
             self.tokens[at, : len(row[0])] = torch.tensor(row[0])
             self.mask[at, : len(row[0])] = True
-        self.targets, self.given, self.advantages = (
-            torch.cat([row[part] for row in rows]) for part in (1, 2, 3)
-        )
+        self.targets = torch.cat([row[1] for row in rows])
+        self.given = torch.cat([row[2] for row in rows])
+        self.advantages = torch.cat([row[3] for row in rows])
 
     def __call__(self) -> None:
         """Forward, backward and an AdamW step."""
@@ -104,7 +105,7 @@ def train_step(service: EmbeddedService, quick: bool) -> Row:
         stepped.result()
 
     pairs = in_turns(ours, BareStep(data), 5 if quick else 15)
-    facts = pairs.facts() | {"sequences": len(data)}
+    facts: dict[str, Any] = pairs.facts() | {"sequences": len(data)}
     return Row(
         f"embedded train step, {SEQUENCES} sequences",
         "a bare torch forward, backward and AdamW step, same sequences (wall time)",

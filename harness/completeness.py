@@ -31,7 +31,8 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, row: Observation) -> Self:
         """Return the row's key."""
-        return cls(row.arm, row.metric, row.item_id, row.seed)
+        # Past the generated constructor, which costs twice as much: there are 100 000 rows.
+        return tuple.__new__(cls, (row.arm, row.metric, row.item_id, row.seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,13 @@ def refuse_unscheduled_seeds(rows: Iterable[Observation], seeds: Sequence[int]) 
 def find_defects(rule: Rule, rows: Sequence[Observation], plan: Plan) -> tuple[Defect, ...]:
     """Return every kind of defect with its count; none for complete rows. Order-free."""
     planned = set(plan.planned_keys())
-    counts = Counter(Key.of(row) for row in rows)
+    keys = [Key.of(row) for row in rows]
+    counts = Counter(keys)
     bounds = _bounds(rule)
-    known = [row for row in rows if Key.of(row) in planned]
+    known = [row for row, key in zip(rows, keys, strict=True) if key in planned]
     found = {
         "missing": [_name(key) for key in planned - counts.keys()],
-        "extra": [_name(Key.of(row)) for row in rows if Key.of(row) not in planned],
+        "extra": [_name(key) for key in keys if key not in planned],
         "duplicated": [
             _name(key) for key, n in counts.items() if key in planned for _ in range(n - 1)
         ],

@@ -84,18 +84,10 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
         DocumentError: naming the place and the rule that was broken.
     """
     decoded = _decode(text, where)
-    hooks = _StrictHooks(where)
-    decoded = _decode(text, where)
     try:
-        value = json.loads(
-            decoded,
-            parse_constant=hooks.refuse_constant,
-            parse_float=hooks.finite_float,
-            parse_int=hooks.finite_int,
-            object_pairs_hook=hooks.unique_keys,
-        )
+        value = _STRICT.decode(decoded)
     except DocumentError as error:
-        raise _placed(error, decoded) from None
+        raise _placed(error, where, decoded) from None
     except (ValueError, RecursionError) as error:
         raise DocumentError(
             "the document is not strict JSON",
@@ -104,17 +96,20 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
             where=where,
             fix="correct the document there",
         ) from error
-    _check_levels(value, where, texts=_SURROGATE.search(decoded) is not None)
+    surrogates = _SURROGATE.search(decoded) is not None
+    # No value is deeper than its text has opening brackets; most records have two or three.
+    if surrogates or decoded.count("{") + decoded.count("[") >= MAX_DEPTH:
+        _check_levels(value, where, texts=surrogates)
     return value
 
 
-def _placed(error: DocumentError, text: str) -> DocumentError:
-    """Return the refusal with the field path, where the rest of the text can be parsed."""
+def _placed(error: DocumentError, place: str, text: str) -> DocumentError:
+    """Return the refusal with document and field, where the rest of the text can be parsed."""
     try:
         path = fault_path(text)
     except (ValueError, RecursionError):
         path = ""
-    where = f"{error.where}, field {path}" if path else error.where
+    where = f"{place}, field {path}" if path else place
     return DocumentError(
         error.problem, expected=error.expected, found=error.found, where=where, fix=error.fix
     )
@@ -142,45 +137,49 @@ def _decode(text: str | bytes, where: str) -> str:
         ) from error
 
 
-class _StrictHooks:
-    """What the standard parser is told to refuse, each refusal naming the document."""
+def _refuse_constant(name: str) -> NoReturn:
+    raise DocumentError(
+        "the document holds a number JSON does not have",
+        expected="a finite number",
+        found=name,
+        fix="write a finite number, or null where the field may be null",
+    )
 
-    def __init__(self, where: str) -> None:
-        self.where = where
 
-    def refuse_constant(self, name: str) -> NoReturn:
-        raise DocumentError(
-            "the document holds a number JSON does not have",
-            expected="a finite number",
-            found=name,
-            where=self.where,
-            fix="write a finite number, or null where the field may be null",
-        )
+def _finite_float(literal: str) -> float:
+    value = float(literal)
+    if math.isinf(value):
+        _refuse_constant(literal[:40])
+    return value
 
-    def finite_float(self, literal: str) -> float:
-        value = float(literal)
-        if math.isinf(value):
-            self.refuse_constant(literal[:40])
-        return value
 
-    def finite_int(self, literal: str) -> int:
-        if len(literal.lstrip("-")) > _LARGEST_DIGITS:
-            self.refuse_constant(f"an integer of {len(literal)} digits")
-        return int(literal)
+def _finite_int(literal: str) -> int:
+    if len(literal) > _LARGEST_DIGITS and len(literal.lstrip("-")) > _LARGEST_DIGITS:
+        _refuse_constant(f"an integer of {len(literal)} digits")
+    return int(literal)
 
-    def unique_keys(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in seen:
-                raise DocumentError(
-                    "an object holds one key twice",
-                    expected="each key once",
-                    found=f"{key[:80]!r} again",
-                    where=self.where,
-                    fix="remove one of the two",
-                )
-            seen[key] = value
-        return seen
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    repeated = next(key for key, _ in pairs if key in seen or seen.add(key))
+    raise DocumentError(
+        "an object holds one key twice",
+        expected="each key once",
+        found=f"{repeated[:80]!r} again",
+        fix="remove one of the two",
+    )
+
+
+_STRICT = json.JSONDecoder(
+    parse_constant=_refuse_constant,
+    parse_float=_finite_float,
+    parse_int=_finite_int,
+    object_pairs_hook=_unique_keys,
+)
+"""The standard parser, told what to refuse; made once, because rows are parsed by the thousand."""
 
 
 def _check_levels(value: Any, where: str, *, texts: bool) -> None:

@@ -33,11 +33,11 @@ def _names(folder: Path) -> Iterator[str]:
 def _owner(name: str) -> str:
     """Return the training a file belongs to; "" for a file of the run as a whole."""
     path = PurePosixPath(name)
-    room, *rest = name.split("/")
-    if room == "arms" and rest:
-        return rest[0]
-    if room == "logs" or (room == "predictions" and rest[:1] == ["parts"]):
-        stage = "" if room != "logs" else path.name.partition("-")[0] + "-"
+    place, _, inside = name.partition("/")
+    if place == "arms":
+        return inside.partition("/")[0]
+    if place == "logs" or name.startswith("predictions/parts/"):
+        stage = path.name.partition("-")[0] + "-" if place == "logs" else ""
         found = _NUMBERED.fullmatch(path.name.removeprefix(stage))
         return found["training"] if found else ""
-    return path.stem if room == "predictions" else ""
+    return path.stem if place == "predictions" else ""

@@ -21,6 +21,7 @@ MAX_ROWS = 100_000
 
 ROW_FIELDS = ("item_id", "arm", "seed", "metric", "value", "evaluator_id")
 """Exactly these fields make up a row; one more or one less is refused."""
+_FIELDS = frozenset(ROW_FIELDS)
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -80,13 +81,18 @@ def parse_rows(rows: object, *, where: str) -> tuple[Observation, ...]:
             found=str(len(rows)),
             where=where,
         )
-    return tuple(_observation(row, f"{where}[{at}]") for at, row in enumerate(rows))
+    return tuple(
+        Observation(**row)
+        if isinstance(row, dict) and _has_exact_types(row)
+        else _observation(row, f"{where}[{at}]")
+        for at, row in enumerate(rows)
+    )
 
 
 def _observation(row: object, where: str) -> Observation:
     if isinstance(row, Observation):
         return row
-    if not isinstance(row, Mapping) or set(row) != set(ROW_FIELDS):
+    if not isinstance(row, Mapping) or set(row) != _FIELDS:
         found = sorted(map(str, row)) if isinstance(row, Mapping) else _kind(row)
         raise DocumentError(
             "an observation has other fields than the contract's",
@@ -99,6 +105,17 @@ def _observation(row: object, where: str) -> Observation:
     _require(row["item_id"], str | int, f"{where}.item_id")
     _require(row["value"], int | float, f"{where}.value")
     return Observation(**{str(name): value for name, value in row.items()})
+
+
+def _has_exact_types(row: dict[str, Any]) -> bool:
+    """Return whether a row is as JSON lines have it; any other is looked at field by field."""
+    return (
+        row.keys() == _FIELDS
+        and type(row["item_id"]) in (str, int)
+        and type(row["arm"]) is type(row["metric"]) is type(row["evaluator_id"]) is str
+        and type(row["seed"]) is int
+        and type(row["value"]) in (float, int)
+    )
 
 
 def _require(value: object, allowed: Any, where: str) -> None:

@@ -21,6 +21,7 @@ MAX_ROWS_BYTES = 64 * 1024 * 1024
 """Largest JSONL file; the rollouts of the saved experiment stay below a tenth of it."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Longest line of a JSONL file."""
+_BLOCK_BYTES = 1 << 16
 
 
 def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
@@ -55,7 +56,10 @@ def read_regular(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES, follow: boo
     """
     with open_regular(path, follow=follow) as stream:
         try:
-            data = stream.read(max_bytes + 1)
+            # Not the limit at once: that would hold 64 MiB for a file of a few lines.
+            data = stream.read(min(os.fstat(stream.fileno()).st_size, max_bytes) + 1)
+            while len(data) <= max_bytes and (more := stream.read(_BLOCK_BYTES)):
+                data += more
         except OSError as error:
             raise _unreadable(path, follow, error) from error
     if len(data) > max_bytes:
