@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.attempts import arm_lineage, arm_rollouts, arm_steps
 from harness.comparison import Difference, compare_rows, compare_values
 from harness.digest import canonical_json, parse_json, sha256_file
 from harness.errors import HarnessError
@@ -90,16 +91,16 @@ def _parts(folders: tuple[Path, Path]) -> Iterator[tuple[str, Comparer]]:
     yield "initial adapter", _files("initial_adapter")
     for arm in _names(folders, "arms/*"):
         yield f"{arm}: end", _json(f"arms/{arm}/done.json")
-        for name in ("start.json", "effective_config.json"):
-            yield f"{arm}: {name.removesuffix('.json')}", _of_attempt(arm, name)
-        yield f"{arm}: steps", _of_attempt(arm, "steps.jsonl", ("step",))
+        yield f"{arm}: start", _of_attempt(arm, "start.json", first_one=True)
+        yield f"{arm}: effective_config", _of_attempt(arm, "effective_config.json")
+        yield f"{arm}: steps", _steps(arm)
         yield f"{arm}: rollouts", _rollouts(arm)
     yield "evaluator", _json("evaluator.json")
     for name in _names(folders, "predictions/*.jsonl"):
         yield f"predictions {name.removesuffix('.jsonl')}", _rows(f"predictions/{name}", "item_id")
     yield "observations", _rows("observations.jsonl", "arm", "metric", "item_id", "seed")
     yield "decision", _json("decision.json")
-    yield "result", _json(RESULT_NAME)
+    yield "result", _result
 
 
 def _names(folders: tuple[Path, Path], pattern: str) -> list[str]:
@@ -120,15 +121,24 @@ def _rows(name: str, *keys: str) -> Comparer:
     return compare
 
 
-def _of_attempt(arm: str, name: str, keys: tuple[str, ...] = ()) -> Comparer:
-    """Compare a file of the attempts that finished the arm, whatever their numbers."""
+def _of_attempt(arm: str, name: str, *, first_one: bool = False) -> Comparer:
+    """Compare a file of the attempts that began, or finished, the arm, whatever their numbers."""
 
     def compare(first: Path, second: Path) -> Iterator[Difference]:
-        ours, theirs = (_finished_attempt(folder, arm) / name for folder in (first, second))
-        if keys:
-            yield from compare_rows(_jsonl(ours), _jsonl(theirs), keys)
-        else:
-            yield from compare_values(_document(ours), _document(theirs))
+        ours, theirs = (
+            _lineage(folder, arm)[0 if first_one else -1] / name for folder in (first, second)
+        )
+        yield from compare_values(_document(ours), _document(theirs))
+
+    return compare
+
+
+def _steps(arm: str) -> Comparer:
+    """Compare the steps that count, from whichever attempt each of them is."""
+
+    def compare(first: Path, second: Path) -> Iterator[Difference]:
+        ours, theirs = (arm_steps(*_finished(folder, arm)) for folder in (first, second))
+        yield from compare_rows(ours, theirs, ("step",))
 
     return compare
 
@@ -138,8 +148,7 @@ def _rollouts(arm: str) -> Comparer:
 
     def compare(first: Path, second: Path) -> Iterator[Difference]:
         ours, theirs = (
-            _in_fixed_order(_jsonl(_finished_attempt(folder, arm) / "rollouts.jsonl"))
-            for folder in (first, second)
+            _in_fixed_order(arm_rollouts(*_finished(folder, arm))) for folder in (first, second)
         )
         yield from compare_rows(ours, theirs, ("step", "item_id", "place"))
 
@@ -162,9 +171,40 @@ def _content_key(row: Mapping[str, Any]) -> tuple[str, bytes]:
     return str(row.get("completion_sha256", "")), canonical_json(dict(row))
 
 
-def _finished_attempt(folder: Path, arm: str) -> Path:
-    done = _document(folder / "arms" / arm / "done.json")
-    return folder / "arms" / arm / f"attempt-{done['attempt']:02d}"
+def _finished(folder: Path, arm: str) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of an arm that has finished, and its ``done.json``."""
+    return folder / "arms" / arm, _document(folder / "arms" / arm / "done.json")
+
+
+def _lineage(folder: Path, arm: str) -> list[Path]:
+    """Return the folders of the attempts that a finished arm rests on, the first one first."""
+    parent, done = _finished(folder, arm)
+    return [attempt.folder(parent) for attempt in arm_lineage(parent, done)]
+
+
+def _result(first: Path, second: Path) -> Iterator[Difference]:
+    ours, theirs = (
+        _without_attempts(_document(folder / RESULT_NAME)) for folder in (first, second)
+    )
+    yield from compare_values(ours, theirs)
+
+
+def _without_attempts(result: dict[str, Any]) -> dict[str, Any]:
+    """Put what depends on interruptions under ``attempt``, and posted texts by their names.
+
+    The rows that a text repeats are compared as a part of their own.
+    """
+    arms: dict[str, Any] = result.get("initialization_provenance", {}).get("arms", {})
+    for record in arms.values():
+        record["attempt"] = {
+            "restore_count": record.pop("restore_count"),
+            "later_checks": record["optimizer_checks"][1:],
+        }
+        record["optimizer_checks"] = record["optimizer_checks"][:1]
+    if "evidence" in result:
+        files = result["evidence"].pop("files")
+        result["evidence"]["files"] = sorted(f"{file['kind']} {file['name']}" for file in files)
+    return result
 
 
 def _files(name: str) -> Comparer:

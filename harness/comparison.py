@@ -22,7 +22,6 @@ EXPECTED_FIELDS = frozenset(
         "base_url",
         "code",
         "duration_s",
-        "evidence",
         "observed_usage",
         "projected_gpu_hours",
         "projected_wall_seconds",

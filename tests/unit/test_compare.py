@@ -62,10 +62,20 @@ def test_two_runs_of_one_content_are_equal_but_for_names_and_times(
     assert "expected to differ (names, times, attempts, addresses, rounding)" in out
 
 
+def as_attempt(folder: Path, number: int, *, from_step: int = 0) -> None:
+    """Make the rows of a copied attempt its own, from a step on."""
+    for name in ("steps.jsonl", "rollouts.jsonl"):
+        path = folder / name
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        own = [row | {"attempt": number} for row in rows if row["step"] >= from_step]
+        path.write_text("".join(json.dumps(row) + "\n" for row in own))
+
+
 def test_an_arm_that_was_begun_again_is_equal(pair: tuple[Path, Path], second: Path) -> None:
     """What an interruption leaves: a cut-off first attempt, and the arm trained in a second one."""
     arm = second / "arms" / GS1
     shutil.copytree(arm / "attempt-01", arm / "attempt-02")
+    as_attempt(arm / "attempt-02", 2)
     (arm / "attempt-01" / "steps.jsonl").write_text("")
     edit_json(arm / "done.json", "attempt", value=2)
     edit_json(arm / "done.json", "state_uri", value="tinker://other/weights/final")
@@ -73,6 +83,33 @@ def test_an_arm_that_was_begun_again_is_equal(pair: tuple[Path, Path], second: P
     assert exit_code(parts) == 0, "\n".join(report_lines(pair[0], second, parts))
     places = [found.place for found in part_of(parts, f"{GS1}: end").differences]
     assert places == ["attempt", "state_uri"]
+
+
+def test_an_arm_that_went_on_after_its_first_step_is_equal(
+    pair: tuple[Path, Path], second: Path
+) -> None:
+    """The steps that count come from two attempts; restores are what an interruption explains."""
+    arm = second / "arms" / GS1
+    shutil.copytree(arm / "attempt-01", arm / "attempt-02")
+    (arm / "attempt-02" / "start.json").unlink()
+    as_attempt(arm / "attempt-02", 2, from_step=1)
+    resumed = {"attempt": 2, "step": 1, "continues": 1}
+    (arm / "attempt-02" / "resumed.json").write_text(json.dumps(resumed))
+    edit_json(arm / "done.json", "attempt", value=2)
+    place = ("initialization_provenance", "arms", GS1, "restore_count")
+    edit_json(second / "result.json", *place, value=1)
+    parts = compare_runs(pair[0], second)
+    assert exit_code(parts) == 0, "\n".join(report_lines(pair[0], second, parts))
+    edit_json(arm / "attempt-02" / "resumed.json", "step", value=2)
+    assert exit_code(compare_runs(pair[0], second)) == 3, "a step is missing then"
+
+
+def test_a_posted_accuracy_is_no_name_and_no_clock(pair: tuple[Path, Path], second: Path) -> None:
+    edit_json(second / "result.json", "evidence", "per_arm_metrics", GS1, "accuracy", value=0.1)
+    parts = compare_runs(pair[0], second)
+    assert exit_code(parts) == 1
+    (found,) = [row for row in part_of(parts, "result").differences if row.kind == "different"]
+    assert found.place == f"evidence.per_arm_metrics.{GS1}.accuracy"
 
 
 @pytest.mark.parametrize(
