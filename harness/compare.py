@@ -7,28 +7,25 @@ and never equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.attempts import arm_lineage, arm_rollouts, arm_steps
+from harness.compare_arms import counted_rollouts_of, counted_steps_of, of_attempt, result_of
+from harness.compare_gates import content_of_gates, gates_of
+from harness.compared_files import Comparer, document, rows_of
 from harness.comparison import Difference, compare_rows, compare_values
-from harness.digest import canonical_json, parse_json, sha256_file
+from harness.digest import sha256_file
 from harness.errors import HarnessError
-from harness.gates.evidence import SessionEvidence, read_history
 from harness.gates.verdict import Outcome, combine
-from harness.reading import read_regular
-from harness.run_files import GATES_FOLDER, INITIAL_NAME, PLAN_NAME, RESULT_NAME, SPEC_COPY_NAME
-from harness.store import read_jsonl
+from harness.run_files import INITIAL_NAME, PLAN_NAME, SPEC_COPY_NAME
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 PINS_COPY_NAME = "spec.pins.json"
 SHOWN = 12
 EXPECTED_WORDS = "names, times, attempts, addresses, rounding"
 _UNREADABLE = (HarnessError, OSError, LookupError, TypeError, ValueError, AttributeError)
-_TIMED = ("seconds", "GPU-hours")
-"""Words of the quantities of a gate that are clocks."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,6 @@ def compare_runs(first: Path, second: Path) -> list[Part]:
     return [_part(name, compare, folders) for name, compare in _parts(folders)]
 
 
-Comparer = Callable[[Path, Path], Iterator[Difference]]
-
-
 def _part(name: str, compare: Comparer, folders: tuple[Path, Path]) -> Part:
     try:
         return Part(name, tuple(compare(*folders)))
@@ -85,22 +79,22 @@ def _parts(folders: tuple[Path, Path]) -> Iterator[tuple[str, Comparer]]:
     if any((folder / PINS_COPY_NAME).exists() for folder in folders):
         yield "pins", _json(PINS_COPY_NAME)
     yield "plan", _json(PLAN_NAME)
-    yield "content", _content
-    yield "gates", _gates
+    yield "content", content_of_gates
+    yield "gates", gates_of
     yield "initial state", _json(INITIAL_NAME)
     yield "initial adapter", _files("initial_adapter")
     for arm in _names(folders, "arms/*"):
         yield f"{arm}: end", _json(f"arms/{arm}/done.json")
-        yield f"{arm}: start", _of_attempt(arm, "start.json", first_one=True)
-        yield f"{arm}: effective_config", _of_attempt(arm, "effective_config.json")
-        yield f"{arm}: steps", _steps(arm)
-        yield f"{arm}: rollouts", _rollouts(arm)
+        yield f"{arm}: start", of_attempt(arm, "start.json", first_one=True)
+        yield f"{arm}: effective_config", of_attempt(arm, "effective_config.json")
+        yield f"{arm}: steps", counted_steps_of(arm)
+        yield f"{arm}: rollouts", counted_rollouts_of(arm)
     yield "evaluator", _json("evaluator.json")
     for name in _names(folders, "predictions/*.jsonl"):
         yield f"predictions {name.removesuffix('.jsonl')}", _rows(f"predictions/{name}", "item_id")
     yield "observations", _rows("observations.jsonl", "arm", "metric", "item_id", "seed")
     yield "decision", _json("decision.json")
-    yield "result", _result
+    yield "result", result_of
 
 
 def _names(folders: tuple[Path, Path], pattern: str) -> list[str]:
@@ -109,102 +103,16 @@ def _names(folders: tuple[Path, Path], pattern: str) -> list[str]:
 
 def _json(name: str) -> Comparer:
     def compare(first: Path, second: Path) -> Iterator[Difference]:
-        yield from compare_values(_document(first / name), _document(second / name))
+        yield from compare_values(document(first / name), document(second / name))
 
     return compare
 
 
 def _rows(name: str, *keys: str) -> Comparer:
     def compare(first: Path, second: Path) -> Iterator[Difference]:
-        yield from compare_rows(_jsonl(first / name), _jsonl(second / name), keys)
+        yield from compare_rows(rows_of(first / name), rows_of(second / name), keys)
 
     return compare
-
-
-def _of_attempt(arm: str, name: str, *, first_one: bool = False) -> Comparer:
-    """Compare a file of the attempts that began, or finished, the arm, whatever their numbers."""
-
-    def compare(first: Path, second: Path) -> Iterator[Difference]:
-        ours, theirs = (
-            _lineage(folder, arm)[0 if first_one else -1] / name for folder in (first, second)
-        )
-        yield from compare_values(_document(ours), _document(theirs))
-
-    return compare
-
-
-def _steps(arm: str) -> Comparer:
-    """Compare the steps that count, from whichever attempt each of them is."""
-
-    def compare(first: Path, second: Path) -> Iterator[Difference]:
-        ours, theirs = (arm_steps(*_finished(folder, arm)) for folder in (first, second))
-        yield from compare_rows(ours, theirs, ("step",))
-
-    return compare
-
-
-def _rollouts(arm: str) -> Comparer:
-    """Compare a step's rollouts of one prompt as a set: their order is that of their arrival."""
-
-    def compare(first: Path, second: Path) -> Iterator[Difference]:
-        ours, theirs = (
-            _in_fixed_order(arm_rollouts(*_finished(folder, arm))) for folder in (first, second)
-        )
-        yield from compare_rows(ours, theirs, ("step", "item_id", "place"))
-
-    return compare
-
-
-def _in_fixed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
-    for row in rows:
-        unplaced = {key: value for key, value in row.items() if key != "rollout"}
-        groups.setdefault((row["step"], row["item_id"]), []).append(unplaced)
-    return [
-        {**row, "place": place}
-        for group in groups.values()
-        for place, row in enumerate(sorted(group, key=_content_key))
-    ]
-
-
-def _content_key(row: Mapping[str, Any]) -> tuple[str, bytes]:
-    return str(row.get("completion_sha256", "")), canonical_json(dict(row))
-
-
-def _finished(folder: Path, arm: str) -> tuple[Path, dict[str, Any]]:
-    """Return the folder of an arm that has finished, and its ``done.json``."""
-    return folder / "arms" / arm, _document(folder / "arms" / arm / "done.json")
-
-
-def _lineage(folder: Path, arm: str) -> list[Path]:
-    """Return the folders of the attempts that a finished arm rests on, the first one first."""
-    parent, done = _finished(folder, arm)
-    return [attempt.folder(parent) for attempt in arm_lineage(parent, done)]
-
-
-def _result(first: Path, second: Path) -> Iterator[Difference]:
-    ours, theirs = (
-        _without_attempts(_document(folder / RESULT_NAME)) for folder in (first, second)
-    )
-    yield from compare_values(ours, theirs)
-
-
-def _without_attempts(result: dict[str, Any]) -> dict[str, Any]:
-    """Put what depends on interruptions under ``attempt``, and posted texts by their names.
-
-    The rows that a text repeats are compared as a part of their own.
-    """
-    arms: dict[str, Any] = result.get("initialization_provenance", {}).get("arms", {})
-    for record in arms.values():
-        record["attempt"] = {
-            "restore_count": record.pop("restore_count"),
-            "later_checks": record["optimizer_checks"][1:],
-        }
-        record["optimizer_checks"] = record["optimizer_checks"][:1]
-    if "evidence" in result:
-        files = result["evidence"].pop("files")
-        result["evidence"]["files"] = sorted(f"{file['kind']} {file['name']}" for file in files)
-    return result
 
 
 def _files(name: str) -> Comparer:
@@ -216,71 +124,6 @@ def _files(name: str) -> Comparer:
         yield from compare_values(ours, theirs)
 
     return compare
-
-
-def _document(path: Path) -> Any:
-    if not path.exists():
-        raise FileNotFoundError(2, "no such file", str(path))
-    return parse_json(read_regular(path), where=path.name)
-
-
-def _jsonl(path: Path) -> tuple[dict[str, Any], ...]:
-    if not path.is_file():
-        raise FileNotFoundError(2, "no such file", str(path))
-    return read_jsonl(path)
-
-
-def _content(first: Path, second: Path) -> Iterator[Difference]:
-    """Compare what the gates were bound to: files, versions, service."""
-    ours, theirs = (
-        [evidence.header["binding"] for evidence in _by_content(_relied_on(folder)).values()]
-        for folder in (first, second)
-    )
-    yield from compare_values(ours, theirs)
-
-
-def _by_content(relied: Mapping[str, SessionEvidence]) -> dict[str, SessionEvidence]:
-    return {evidence.header["live_digest"]: evidence for evidence in relied.values()}
-
-
-def _gates(first: Path, second: Path) -> Iterator[Difference]:
-    ours, theirs = (
-        {gate: _measured(gate, evidence) for gate, evidence in _relied_on(folder).items()}
-        for folder in (first, second)
-    )
-    yield from compare_values(ours, theirs)
-
-
-def _relied_on(folder: Path) -> dict[str, SessionEvidence]:
-    """Return the session that each gate of the plan rested on, by gate."""
-    sessions = {
-        evidence.name.removesuffix(".jsonl"): evidence
-        for evidence in read_history(folder / GATES_FOLDER)
-    }
-    planned: Mapping[str, Any] = _document(folder / PLAN_NAME)["gates"]
-    absent = [gate for gate, entry in planned.items() if entry["session"] not in sessions]
-    if absent:
-        raise ValueError(f"{folder.name} keeps no evidence of {', '.join(absent)}")
-    relied = {gate: sessions[entry["session"]] for gate, entry in planned.items()}
-    broken = [evidence.broken for evidence in relied.values() if evidence.broken]
-    if broken:
-        raise ValueError(f"gate evidence refused: {broken[0]}")
-    return relied
-
-
-def _measured(gate: str, evidence: SessionEvidence) -> dict[str, Any]:
-    """Return a gate's outcome and measurements; a quantity that is a clock goes under seconds."""
-    record = [
-        event for event in evidence.events if event["type"] == "gate" and event["gate"] == gate
-    ][-1]
-    measures = {
-        item["name"]: {
-            "rule": item["rule"],
-            "seconds" if any(word in item["name"] for word in _TIMED) else "value": item["value"],
-        }
-        for item in record["measures"]
-    }
-    return {"outcome": record["outcome"], "measures": measures}
 
 
 def report_lines(first: Path, second: Path, parts: list[Part]) -> list[str]:
