@@ -40,7 +40,7 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-gates
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest tests/unit -m "not full and not slow" --durations 10 \
+	$(BIN)/python -m pytest tests/unit -m "not live and not full and not slow" --durations 10 \
 	  --artifacts artifacts/test-unit
 
 test-gates: $(STAMP)
@@ -49,6 +49,8 @@ test-gates: $(STAMP)
 	  --deselect tests/mutants/test_service_mutants.py \
 	  --deselect tests/mutants/test_capacity_mutants.py \
 	  --deselect tests/faults/test_wire_faults.py
+	$(BIN)/python -m pytest tests/unit -m "live and not full and not slow" --durations 10 \
+	  --artifacts artifacts/test-service
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
 test-live: $(STAMP)

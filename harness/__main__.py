@@ -69,6 +69,7 @@ def _grade_stream(stream: BinaryIO, name: str = "") -> int:
             "there is nothing to grade",
             expected="at least one line of {text, gold, finished}",
             found="an empty file",
+            where=name or "standard input",
             fix="name a file with lines, or pipe some in",
         )
     return 0
@@ -215,9 +216,13 @@ def _print(*lines: str) -> None:
         sys.stdout.write(line + "\n")
 
 
+def _first_line(command: Command) -> str:
+    return (command.__doc__ or "").strip().partition("\n")[0]
+
+
 def _usage() -> str:
     lines = ["usage: python -m harness COMMAND [...]", "", "commands:"]
-    lines += [f"  {name:8} {(command.__doc__ or '').strip()}" for name, command in COMMANDS.items()]
+    lines += [f"  {name:8} {_first_line(command)}" for name, command in COMMANDS.items()]
     return "\n".join(lines)
 
 

@@ -7,10 +7,8 @@ nothing else: no code, no console, no machine.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from harness.digest import parse_json
 
@@ -20,7 +18,8 @@ Close = Callable[[], object]
 
 def open_trackio(project: str, group: str, name: str) -> tuple[Log, Close]:
     """Start a run of trackio: local unless its own variables say otherwise."""
-    trackio: Any = importlib.import_module("trackio")
+    import trackio  # pyright: ignore[reportMissingImports] - an optional package
+
     run = trackio.init(
         project=project,
         group=group,
@@ -34,7 +33,8 @@ def open_trackio(project: str, group: str, name: str) -> tuple[Log, Close]:
 
 def open_mlflow(project: str, group: str, name: str) -> tuple[Log, Close]:
     """Start a run of MLflow at ``MLFLOW_TRACKING_URI``, by default in the mirror's folder."""
-    mlflow: Any = importlib.import_module("mlflow")
+    import mlflow  # pyright: ignore[reportMissingImports] - an optional package
+
     mlflow.set_experiment(project)
     mlflow.start_run(run_name=name, tags={"group": group}, log_system_metrics=False)
     return (lambda numbers, step: mlflow.log_metrics(dict(numbers), step=step)), mlflow.end_run
@@ -42,7 +42,8 @@ def open_mlflow(project: str, group: str, name: str) -> tuple[Log, Close]:
 
 def open_wandb(project: str, group: str, name: str) -> tuple[Log, Close]:
     """Start a run of W&B; with ``WANDB_MODE=offline`` it stays in the mirror's folder."""
-    wandb: Any = importlib.import_module("wandb")
+    import wandb  # pyright: ignore[reportMissingImports] - an optional package
+
     settings = wandb.Settings(
         console="off", disable_code=True, disable_git=True, save_code=False, silent=True
     )

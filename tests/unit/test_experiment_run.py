@@ -226,7 +226,7 @@ def test_a_whole_run_ends_with_a_verdict_capped_by_its_gates(root: Path) -> None
     assert result["metrics"]["primary_noninferiority.mean"] == pytest.approx(2 / TEST_ITEMS)
     lines = experiment.closing_lines()
     assert "verdict: inconclusive (insufficient_evidence)" in lines
-    assert f"files: {experiment.run.folder}" in lines
+    assert f"files: {experiment.run.folder.relative_to(Path.cwd())}" in lines
     assert "stage evaluate base: 1.5 s" in lines
     assert experiment.result_line().startswith('RESULT {"completed_arms":')
 

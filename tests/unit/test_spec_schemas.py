@@ -19,6 +19,7 @@ STEMS = (
     "evidence",
     "feasibility",
     "feasibility_posted",
+    "fork",
     "gate_closing_line",
     "gate_line",
     "gate_session_line",
