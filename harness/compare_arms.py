@@ -94,5 +94,8 @@ def _without_attempts(result: dict[str, Any]) -> dict[str, Any]:
         record["optimizer_checks"] = record["optimizer_checks"][:1]
     if "evidence" in result:
         files = result["evidence"].pop("files")
-        result["evidence"]["files"] = sorted(f"{file['kind']} {file['name']}" for file in files)
+        # A patch is of the commit, which decides nothing: the content of the code is compared.
+        result["evidence"]["files"] = sorted(
+            f"{file['kind']} {file['name']}" for file in files if file["kind"] != "code_patch"
+        )
     return result

@@ -104,6 +104,18 @@ def test_an_arm_that_went_on_after_its_first_step_is_equal(
     assert exit_code(compare_runs(pair[0], second)) == 3, "a step is missing then"
 
 
+def test_a_patch_of_the_commit_is_no_difference_and_a_lost_file_is(
+    pair: tuple[Path, Path], second: Path
+) -> None:
+    result = json.loads((second / "result.json").read_text())
+    patch = {"name": "code_patch.diff", "kind": "code_patch", "content": "+ a line"}
+    files = [*result["evidence"]["files"], patch]
+    edit_json(second / "result.json", "evidence", "files", value=files)
+    assert exit_code(compare_runs(pair[0], second)) == 0
+    edit_json(second / "result.json", "evidence", "files", value=files[1:])
+    assert exit_code(compare_runs(pair[0], second)) == 1
+
+
 def test_a_posted_accuracy_is_no_name_and_no_clock(pair: tuple[Path, Path], second: Path) -> None:
     edit_json(second / "result.json", "evidence", "per_arm_metrics", GS1, "accuracy", value=0.1)
     parts = compare_runs(pair[0], second)
