@@ -16,9 +16,9 @@ from harness.digest import canonical_json, parse_json
 from harness.errors import DocumentError
 from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.result_rules import Reason, Status, Verdict, broken_result_rule, refuse_losses
+from harness.run_files import RESULT_NAME as RESULT_NAME
 from harness.store import write_json_atomic
 
-RESULT_NAME = "result.json"
 Number = int | float
 Section = dict[str, Any]
 SECTIONS = (
