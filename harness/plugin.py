@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest.mark.expression import Expression
 
-from harness.errors import HarnessError, UsageError
-from harness.gates.catalog import CATALOG
+from harness.errors import HarnessError
+from harness.gate_items import (
+    argument_of,
+    check_gate_test,
+    gate_of,
+    only_set_up,
+    phase_of,
+    place_of,
+    selects_full,
+)
 from harness.gates.recorder import GateRecorder
-from harness.gates.verdict import Phase
+from harness.plugin_options import add_options, options_of
 from harness.report_guard import SecretFreeReports
 from harness.screen import Screen
-from harness.service_profiles import PROFILES
-from harness.session import DEFAULT_SPEC, HarnessSession, Options, exit_code
-from harness.step_mirror import OWN_VARIABLES, require_tracker
+from harness.session import HarnessSession, exit_code
+from harness.step_mirror import require_tracker
 from harness.store import write_json_atomic
 from harness.terminal import closing_lines, finished_gate_line, header_lines
 
@@ -30,7 +35,6 @@ SESSION = pytest.StashKey[HarnessSession]()
 if TYPE_CHECKING:
     from harness.experiment import Experiment
 
-CATALOG_ORDER = [entry.gate_id for entry in CATALOG]
 EXPERIMENT = pytest.StashKey["Experiment"]()
 MARKERS = (
     "preflight: a gate of the experiment",
@@ -45,43 +49,7 @@ MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the experiment's options, in a group of their own."""
-    group = parser.getgroup("rl comparison", "paired RL comparisons")
-    group.addoption(
-        "--spec",
-        metavar="PATH",
-        default=DEFAULT_SPEC,
-        help=f"experiment spec (default: {DEFAULT_SPEC})",
-    )
-    group.addoption(
-        "--service", metavar="NAME", help=f"{', '.join(PROFILES)} (default: the spec's own)"
-    )
-    group.addoption(
-        "--arm",
-        metavar="ARM",
-        action="append",
-        default=[],
-        help="only this arm, by name or advantage mode; may be repeated (default: all)",
-    )
-    group.addoption(
-        "--artifacts",
-        metavar="DIR",
-        default="artifacts",
-        help="where records go (default: artifacts)",
-    )
-    group.addoption("--gsm8k-dir", metavar="DIR", help="folder with train.jsonl and test.jsonl")
-    group.addoption(
-        "--parallel",
-        metavar="N",
-        type=int,
-        default=1,
-        help="arms that train at once, for a service that can take it (default: 1)",
-    )
-    group.addoption("--fresh", action="store_true", help="start a new run, finished or not")
-    group.addoption(
-        "--mirror",
-        choices=sorted(OWN_VARIABLES),
-        help="copy each training step to this tracker, if it is installed; decides nothing",
-    )
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,17 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("python -O strips the tests' assertions: run without -O")
     if config.option.help or config.option.version or hasattr(config, "workerinput"):
         return
-    options = Options(
-        root=config.rootpath,
-        spec_path=_from(config, config.option.spec),
-        service=config.option.service,
-        arms=tuple(config.option.arm),
-        artifacts=_from(config, config.option.artifacts),
-        gsm8k_dir=_from(config, config.option.gsm8k_dir) if config.option.gsm8k_dir else None,
-        fresh=config.option.fresh,
-        parallel=config.option.parallel,
-        mirror=config.option.mirror,
-    )
+    options = options_of(config)
     try:
         screen = Screen(config)
         session = HarnessSession(options, screen.line, screen.step)
@@ -115,10 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
     config.pluginmanager.register(GateReports(session), "harness-gate-reports")
-
-
-def _from(config: pytest.Config, path: str) -> Path:
-    return config.invocation_params.dir / path
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -141,13 +95,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     session = config.stash[SESSION]
     selected_arms = session.selected_arms()
-    unproven = session.unproven() if _selects_full(config) else ()
+    unproven = session.unproven() if selects_full(config) else ()
     dropped: list[pytest.Item] = []
     for item in items:
-        gate_id, arm_name = gate_of(item), _argument(item, "arm")
+        gate_id, arm_name = gate_of(item), argument_of(item, "arm")
         if gate_id is not None:
             try:
-                _check_gate_test(config, item)
+                check_gate_test(config, item)
                 session.claim_gate(gate_id, item.nodeid)
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from error
@@ -158,56 +112,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ):
             dropped.append(item)
     config.hook.pytest_deselected(items=dropped)
-    items[:] = sorted((item for item in items if item not in dropped), key=_place)
+    items[:] = sorted((item for item in items if item not in dropped), key=place_of)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Note which arms this session will train, after every other selection."""
     if SESSION in session.config.stash:
-        names = [_argument(item, "arm") for item in session.items]
+        names = [argument_of(item, "arm") for item in session.items]
         session.config.stash[SESSION].planned_arms = tuple(name for name in names if name)
-
-
-def _check_gate_test(config: pytest.Config, item: pytest.Item) -> None:
-    """Refuse a gate's test outside the bound folder, in several cases, or that is an arm too."""
-    folder = config.rootpath / "tests" / "preflight"
-    own = [name for name in ("full", "arm", "decision") if item.get_closest_marker(name)]
-    outside = not item.path.is_relative_to(folder)
-    if own or outside or hasattr(item, "callspec"):
-        raise UsageError(
-            "a gate's test may prove nothing here",
-            expected="one test under tests/preflight, without cases, that is no part of the run",
-            found=f"marks {own}" if own else "other folder" if outside else "several cases",
-            where=item.nodeid,
-            fix="move or split the test, or remove the mark",
-        )
-
-
-def _selects_full(config: pytest.Config) -> bool:
-    expression = config.option.markexpr
-    return bool(expression) and Expression.compile(expression).evaluate(
-        lambda name, **_: name == "full"
-    )
-
-
-def _place(item: pytest.Item) -> tuple[int, int]:
-    """Offline gates, live gates, base model, arms, verdict; everything else first, in its order."""
-    if gate_id := gate_of(item):
-        return (2 if item.get_closest_marker("live") else 1, CATALOG_ORDER.index(gate_id))
-    for place, name in ((5, "decision"), (4, "arm"), (3, "full")):
-        if item.get_closest_marker(name):
-            return (place, 0)
-    return (0, 0)
-
-
-def gate_of(item: pytest.Item) -> str | None:
-    """Return the gate a test stands for, or None."""
-    return _argument(item, "gate")
-
-
-def _argument(item: pytest.Item, marker_name: str) -> str | None:
-    marker = item.get_closest_marker(marker_name)
-    return str(marker.args[0]) if marker else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -248,18 +160,6 @@ class GateReports:
                 self.session.report(finished_gate_line(self.session, gate_id))
 
 
-def phase_of(report: pytest.TestReport) -> Phase:
-    """Translate pytest's report, with the skip reason or the failure's first line."""
-    longrepr: Any = report.longrepr
-    if isinstance(longrepr, tuple):
-        reason = str(longrepr[2]).removeprefix("Skipped: ")
-    else:
-        crash = getattr(longrepr, "reprcrash", None)
-        reason = (crash.message if crash else str(longrepr or "")).partition("\n")[0]
-    expected_failure = hasattr(report, "wasxfail")
-    return Phase(str(report.when), report.outcome, expected_failure, reason, report.duration)
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Close the evidence, stop the service, set the exit code and write the summary."""
     config = session.config
@@ -271,7 +171,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     state.close()
     blocked = bool(state.blocked) or state.ran_unproven()
     session.exitstatus = exit_code(
-        int(exitstatus), blocked=blocked, undecided=bool(state.undecided) or _only_set_up(session)
+        int(exitstatus), blocked=blocked, undecided=bool(state.undecided) or only_set_up(session)
     )
     if not config.option.collectonly:
         terminal: Any = config.pluginmanager.getplugin("terminalreporter")
@@ -280,13 +180,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         write_json_atomic(
             state.options.artifacts / "last-session.json", state.summary(session.exitstatus, counts)
         )
-
-
-def _only_set_up(session: pytest.Session) -> bool:
-    """Return whether parts of the run were selected but, by pytest's own options, not run."""
-    option = session.config.option
-    skipped = option.setuponly or option.setupplan
-    return skipped and any(item.get_closest_marker("full") for item in session.items)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
