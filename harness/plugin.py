@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if gate_id is not None:
             try:
                 check_gate_test(config, item)
-                session.claim_gate(gate_id, item.nodeid)
+                session.gates.claim(gate_id, item.nodeid)
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from error
             if gate_id in unproven:
@@ -131,7 +131,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     session = item.config.stash[SESSION]
     if gate_id := gate_of(item):
-        session.start_gate(gate_id)
+        session.gates.start(gate_id)
         if item.get_closest_marker("live") and (failed := session.failed_offline()):
             again = session.command(f"-m preflight -k '{' or '.join(failed)}'")
             reason = f"{', '.join(failed)} failed offline, so no service is contacted"
@@ -153,10 +153,10 @@ class GateReports:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the phase; at the end of the teardown the gate is judged and recorded."""
-        if gate_id := self.session.gate_tests.get(report.nodeid):
-            self.session.add_phase(gate_id, phase_of(report))
+        if gate_id := self.session.gates.tests.get(report.nodeid):
+            self.session.gates.add_phase(gate_id, phase_of(report))
             if report.when == "teardown":
-                self.session.finish_gate(gate_id)
+                self.session.gates.finish(gate_id)
                 self.session.report(finished_gate_line(self.session, gate_id))
 
 
@@ -198,7 +198,7 @@ def gate(request: pytest.FixtureRequest) -> GateRecorder:
     gate_id = gate_of(request.node)
     if gate_id is None:
         raise pytest.UsageError(f"{request.node.nodeid} asks for a recorder but names no gate")
-    return request.config.stash[SESSION].gate_runs[gate_id].recorder
+    return request.config.stash[SESSION].gates.runs[gate_id].recorder
 
 
 @pytest.fixture(scope="session")

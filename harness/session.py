@@ -7,7 +7,6 @@ hooks and fixtures.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +16,9 @@ from harness.errors import ServiceError, UsageError
 from harness.gates.binding import Binding, bind, git_state
 from harness.gates.catalog import gate_entry, required_gate_ids
 from harness.gates.evidence import EvidenceWriter, read_history
-from harness.gates.recorder import GateRecorder, measures_ok
+from harness.gates.gate_runs import GateRuns
 from harness.gates.standing import Standing, standing_of
-from harness.gates.verdict import Outcome, Phase, judge_phases
+from harness.gates.verdict import Outcome
 from harness.next_command import next_command
 from harness.pins import pin_obstacles
 from harness.service_access import EMBEDDED, ServiceAccess, choose_service, service_identity
@@ -30,14 +29,6 @@ from harness.step_line import ShowStep, plain_line
 
 PACKAGE_ROOT = Path(__file__).parents[1]
 """Where the code that runs is; revisions are pinned against it."""
-
-
-@dataclass
-class GateRun:
-    """One gate's test while it runs."""
-
-    recorder: GateRecorder
-    phases: list[Phase] = field(default_factory=list)
 
 
 class HarnessSession:
@@ -68,15 +59,11 @@ class HarnessSession:
         self.show_step: ShowStep = show_step or (lambda step: report(plain_line(step)))
         self.loaded: LoadedSpec = load_spec(options.spec_path)
         self.service_name = choose_service(options.service, self.loaded.spec)
-        self.gate_runs: dict[str, GateRun] = {}
-        self.gate_tests: dict[str, str] = {}
-        self.outcomes: dict[str, tuple[Outcome, str]] = {}
+        self.gates = GateRuns(self._gates_begun, self.binding, self._spec_option())
         self.blocked: list[str] = []
         self.undecided: list[str] = []
         self.planned_arms: tuple[str, ...] = ()
         self._bound_at_start: Binding | None = None
-        self._evidence: EvidenceWriter | None = None
-        self._unsealed = False
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -113,6 +100,21 @@ class HarnessSession:
     def begin(self) -> None:
         """Measure the content before any gate's module is read, so that no later edit is unseen."""
         self._bound_at_start = self.binding()
+
+    def _gates_begun(self) -> EvidenceWriter:
+        bound = self._bound_at_start or self.binding()
+        return EvidenceWriter(
+            self.gates_folder, self.loaded.name, bound, git_state(self.options.root)
+        )
+
+    def _given_spec(self) -> Path:
+        path, root = self.options.spec_path, self.options.root
+        return path.relative_to(root) if path.is_relative_to(root) else path
+
+    def _spec_option(self) -> str:
+        """Return the option that names the spec in a command, or "" for the default spec."""
+        given = self._given_spec().as_posix()
+        return "" if given == DEFAULT_SPEC else f"--spec={given}"
 
     def selected_arms(self) -> tuple[str, ...]:
         """Return the names of the arms that ``--arm`` selects, in the spec's order.
@@ -153,18 +155,20 @@ class HarnessSession:
 
     def ran_unproven(self) -> bool:
         """Return whether a gate this session ran does not stand proven now (flaky, edited, …)."""
-        if not self.outcomes:
+        if not self.gates.outcomes:
             return False
         standings = self.standings()
         return any(
             standings[gate_id].outcome is not Outcome.PASS
-            for gate_id in self.outcomes
+            for gate_id in self.gates.outcomes
             if gate_id in standings
         )
 
     def failed_offline(self) -> list[str]:
         """Return required offline gates that failed: no service is contacted after that."""
-        here = {gate_id for gate_id, (outcome, _) in self.outcomes.items() if outcome == "fail"}
+        here = {
+            gate_id for gate_id, (outcome, _) in self.gates.outcomes.items() if outcome == "fail"
+        }
         before = {
             standing.gate_id
             for standing in self.standings().values()
@@ -173,78 +177,13 @@ class HarnessSession:
         offline = [gate_id for gate_id in self.required if not gate_entry(gate_id).live]
         return [gate_id for gate_id in offline if gate_id in here | before]
 
-    def claim_gate(self, gate_id: str, test_id: str) -> None:
-        """Note which test stands for a gate.
-
-        Raises:
-            UsageError: for a gate that is not in the catalogue or has another test already.
-        """
-        taken = {claimed: test for test, claimed in self.gate_tests.items()}
-        if gate_entry(gate_id).gate_id in taken:
-            raise UsageError(
-                f"gate {gate_id} has more than one test",
-                expected="one test a gate",
-                found=f"{taken[gate_id]} and {test_id}",
-                fix="give one of them another gate id",
-            )
-        self.gate_tests[test_id] = gate_id
-
-    def start_gate(self, gate_id: str) -> GateRecorder:
-        """Begin recording a gate; the evidence says so before anything is measured."""
-        if self._evidence is None:
-            self._evidence = EvidenceWriter(
-                self.gates_folder,
-                self.loaded.name,
-                self._bound_at_start or self.binding(),
-                git_state(self.options.root),
-            )
-        self._evidence.gate_started(gate_id)
-        return self._gate_run(gate_id).recorder
-
-    def add_phase(self, gate_id: str, phase: Phase) -> None:
-        """Note one report of a gate's test."""
-        self._gate_run(gate_id).phases.append(phase)
-
-    def _gate_run(self, gate_id: str) -> GateRun:
-        path, root = self.options.spec_path, self.options.root
-        given = (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
-        option = "" if given == DEFAULT_SPEC else f"--spec={given}"
-        recorder = GateRecorder(gate_id, gate_entry(gate_id).clause, option)
-        return self.gate_runs.setdefault(gate_id, GateRun(recorder))
-
-    def finish_gate(self, gate_id: str) -> tuple[Outcome, str]:
-        """Judge a gate from its phases and measurements and write the record."""
-        run = self.gate_runs[gate_id]
-        outcome, reason = judge_phases(run.phases, measures_ok(run.recorder.measures))
-        self.outcomes[gate_id] = (outcome, reason)
-        if self._evidence is not None:
-            self._unsealed = True
-            self._evidence.gate_finished(
-                gate_id,
-                {
-                    "clause": run.recorder.clause,
-                    "outcome": outcome.value,
-                    "reason": reason,
-                    "measures": run.recorder.measures,
-                    "notes": run.recorder.notes,
-                    "duration_s": sum(phase.duration_s for phase in run.phases),
-                },
-            )
-        return outcome, reason
-
-    def seal(self) -> None:
-        """Measure the content again, so that an edit during the gates cannot go unnoticed."""
-        if self._evidence is not None and self._unsealed:
-            self._evidence.closing(self.binding())
-            self._unsealed = False
-
     def obstacles(self, but: Collection[str] = ()) -> list[str]:
         """Return why no arm may train now: revisions that are not pinned, gates not proven.
 
         Args:
             but: gates that are spoken of elsewhere.
         """
-        self.seal()
+        self.gates.seal()
         groups: dict[str, list[str]] = {}
         for standing in self.standings().values():
             if standing.outcome is not Outcome.PASS and standing.gate_id not in but:
@@ -263,9 +202,7 @@ class HarnessSession:
     def unblock(self) -> str:
         """Return the command that removes the first obstacle of :meth:`obstacles`."""
         if self.unpinned():
-            path, root = self.options.spec_path, self.options.root
-            given = path.relative_to(root) if path.is_relative_to(root) else path
-            return f"python -m harness pin {given}, after a review of the code"
+            return f"python -m harness pin {self._given_spec()}, after a review of the code"
         return self.command("-m preflight")
 
     def command(self, what: str) -> str:
@@ -274,10 +211,7 @@ class HarnessSession:
 
     def close(self) -> None:
         """Seal and close the evidence and stop the service this session started."""
-        self.seal()
-        if self._evidence is not None:
-            self._evidence.close()
-            self._evidence = None
+        self.gates.close()
         if "service" in self.__dict__:
             self.service.stop()
 
@@ -294,7 +228,7 @@ class HarnessSession:
                     "reason": reason,
                     "live": gate_entry(gate_id).live,
                 }
-                for gate_id, (outcome, reason) in self.outcomes.items()
+                for gate_id, (outcome, reason) in self.gates.outcomes.items()
             },
             "blocked": self.blocked,
             "undecided": self.undecided,

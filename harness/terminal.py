@@ -53,8 +53,8 @@ def gate_line(
 
 def finished_gate_line(session: HarnessSession, gate_id: str) -> str:
     """Say a gate of this session, at the moment it is judged."""
-    outcome, reason = session.outcomes[gate_id]
-    return gate_line(gate_id, outcome, reason, session.gate_runs[gate_id].recorder.measures)
+    outcome, reason = session.gates.outcomes[gate_id]
+    return gate_line(gate_id, outcome, reason, session.gates.runs[gate_id].recorder.measures)
 
 
 def closing_lines(session: HarnessSession) -> list[str]:
@@ -62,12 +62,12 @@ def closing_lines(session: HarnessSession) -> list[str]:
 
     Empty for a session that neither ran a gate nor was to train.
     """
-    if not (session.outcomes or session.blocked or session.undecided):
+    if not (session.gates.outcomes or session.blocked or session.undecided):
         return []
     lines: list[str] = []
-    for gate_id, (outcome, reason) in session.outcomes.items():
+    for gate_id, (outcome, reason) in session.gates.outcomes.items():
         if outcome is not Outcome.PASS:
-            recorder = session.gate_runs[gate_id].recorder
+            recorder = session.gates.runs[gate_id].recorder
             lines += unproven_lines(recorder, outcome, reason)
     return [*lines, *_blocked_lines(session.blocked), *_standing_lines(session)]
 
@@ -105,8 +105,10 @@ def _standing_lines(session: HarnessSession) -> Iterator[str]:
     if proven == len(standings) and not session.unpinned():
         return
     # What blocked a test was said with that test, and a gate of this session above.
-    told = {name for name, (outcome, _) in session.outcomes.items() if outcome is not Outcome.PASS}
+    told = {
+        name for name, (outcome, _) in session.gates.outcomes.items() if outcome is not Outcome.PASS
+    }
     if not session.blocked:
         yield from (f"open: {obstacle}" for obstacle in session.obstacles(told))
-    failed = any(outcome is Outcome.FAIL for outcome, _ in session.outcomes.values())
+    failed = any(outcome is Outcome.FAIL for outcome, _ in session.gates.outcomes.values())
     yield f"next: {'mend what failed, then ' if failed else ''}{session.unblock()}"

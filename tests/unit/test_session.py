@@ -32,16 +32,16 @@ def session_of(root: Path, *arms: str) -> HarnessSession:
 
 def run_gate(session: HarnessSession, gate_id: str, value: float = 1.0) -> Outcome:
     """Run one gate as the plugin would, with one measurement that must be at most 2."""
-    session.start_gate(gate_id)
-    recorder = session.gate_runs[gate_id].recorder
+    session.gates.start(gate_id)
+    recorder = session.gates.runs[gate_id].recorder
     failed = value > 2
     if failed:
         recorder.measures.append({"name": "q", "value": value, "rule": {"at_most": 2.0}})
     else:
         recorder.check("q", value, effect="e", at_most=2.0)
     for phase in PHASES:
-        session.add_phase(gate_id, phase)
-    return session.finish_gate(gate_id)[0]
+        session.gates.add_phase(gate_id, phase)
+    return session.gates.finish(gate_id)[0]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_gate_counts_only_after_the_content_was_measured_again(root: Path) -> 
     session = session_of(root)
     run_gate(session, OFFLINE)
     assert session.standings()[OFFLINE].outcome is Outcome.UNKNOWN
-    session.seal()
+    session.gates.seal()
     assert session.standings()[OFFLINE].outcome is Outcome.PASS
     session.close()
 
@@ -146,14 +146,14 @@ def test_passed_and_failed_under_one_content_is_unknown(root: Path) -> None:
 
 def test_one_gate_is_one_test(root: Path) -> None:
     session = session_of(root)
-    session.claim_gate(OFFLINE, "tests/a.py::test_a")
+    session.gates.claim(OFFLINE, "tests/a.py::test_a")
     with pytest.raises(UsageError, match=r"tests/a\.py::test_a and tests/b\.py::test_b"):
-        session.claim_gate(OFFLINE, "tests/b.py::test_b")
+        session.gates.claim(OFFLINE, "tests/b.py::test_b")
 
 
 def test_a_gate_outside_the_catalogue_is_refused(root: Path) -> None:
     with pytest.raises(UsageError, match=r"found: made_up.*catalog\.py"):
-        session_of(root).claim_gate("made_up", "tests/a.py::test_a")
+        session_of(root).gates.claim("made_up", "tests/a.py::test_a")
 
 
 def test_the_summary_is_what_a_machine_reads(root: Path) -> None:

@@ -11,12 +11,13 @@ from small_run import small_spec_json, write_spec
 
 from harness.errors import GateError
 from harness.gates.catalog import CATALOG
+from harness.gates.gate_runs import GateRun
 from harness.gates.recorder import GateRecorder
 from harness.gates.standing import Standing
 from harness.gates.verdict import Outcome
 from harness.next_command import next_command
 from harness.screen import Screen
-from harness.session import GateRun, HarnessSession, Options
+from harness.session import HarnessSession, Options
 from harness.step_line import SeenStep
 from harness.terminal import closing_lines, gate_line, header_lines
 
@@ -101,8 +102,8 @@ def test_the_end_says_what_is_open_and_the_command_for_it(
         "pilot_activation": (Outcome.UNKNOWN, "not today", GateRecorder("pilot_activation", "§5")),
     }
     for gate_id, (outcome, reason, made) in runs.items():
-        session.outcomes[gate_id] = (outcome, reason)
-        session.gate_runs[gate_id] = GateRun(made)
+        session.gates.outcomes[gate_id] = (outcome, reason)
+        session.gates.runs[gate_id] = GateRun(made)
     for name in ("test_base_model", "test_arm[gs1_small]"):
         session.blocked.append(f"{name}: blocked, gate x: unknown: never run. Unblock: pytest")
     text = "\n".join(closing_lines(session)) + "\n"
@@ -117,7 +118,7 @@ def test_a_session_that_proved_all_it_needs_leaves_nothing_open(
     monkeypatch.setattr(session, "standings", lambda: proven)
     monkeypatch.setattr(session, "unpinned", list)
     assert closing_lines(session) == [], "nothing was to be proven or trained"
-    session.outcomes["advantage_properties"] = (Outcome.PASS, "inside")
+    session.gates.outcomes["advantage_properties"] = (Outcome.PASS, "inside")
     assert closing_lines(session) == ["gates: 4 of 4 proven"]
     session.undecided.append("gs1_small")
     assert closing_lines(session)[-1] == "no verdict: gs1_small not scored"
