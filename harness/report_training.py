@@ -105,7 +105,8 @@ def _gate(
     own = [row for row in planted if row["gate"] == entry.gate_id]
     return GateReport(
         gate=entry.gate_id,
-        clause=entry.clause,
+        # As recorded: a catalogue that words it anew does not change an old report.
+        clause=record.get("clause", entry.clause),
         proves=entry.proves,
         outcome=outcome,
         reason=reason,
