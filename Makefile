@@ -35,13 +35,13 @@ ifneq ($(RUN_SPEC),$(SPEC))
 endif
 	$(BIN)/python -m pytest -m full --spec $(RUN_SPEC)
 
-# Two processes, one a core: the unit tests, and the gates with the defects planted for them.
+# Two processes, one a core: the unit tests; the gates with their planted defects, service, plugin.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-gates
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest tests/unit -m "not live and not full and not slow" --durations 10 \
-	  --artifacts artifacts/test-unit
+	  --ignore-glob '*/test_plugin_*.py' --artifacts artifacts/test-unit
 
 test-gates: $(STAMP)
 	$(BIN)/python -m pytest tests/preflight tests/mutants tests/faults --durations 10 \
@@ -51,6 +51,7 @@ test-gates: $(STAMP)
 	  --deselect tests/faults/test_wire_faults.py
 	$(BIN)/python -m pytest tests/unit -m "live and not full and not slow" --durations 10 \
 	  --artifacts artifacts/test-service
+	$(BIN)/python -m pytest tests/unit/test_plugin_*.py -m "not slow" --artifacts artifacts/test-plugin
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
 test-live: $(STAMP)
