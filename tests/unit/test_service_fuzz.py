@@ -8,7 +8,6 @@ Hypothesis makes a few hundred of each, the same each time; with ``-m slow`` a p
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -16,16 +15,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import fuzz_bodies
-import numpy as np
 import pytest
+from fuzz_scene import FINISH, Scene
+from fuzz_strategies import json_body, pass_body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_service import MemoryService, Reply, memory_service
 from tinker.proto import tinker_public_pb2 as pb
-from toy_qwen import CONTEXT, MODEL, VOCAB
+from toy_qwen import MODEL
 
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example]
 GATE = settings(
@@ -35,104 +34,13 @@ BODIES = int(os.environ.get("HARNESS_FUZZ_BODIES", "100000"))
 FUZZ_SEED = "HARNESS_FUZZ_SEED"
 """Names the seed of the nightly bodies, to make a failure again; drawn and told without it."""
 TELL_EVERY = 5000
-FINISH = {"reason": {"type": "success"}}
-BODIES_A_SESSION = 50
-ADAM = {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
-SAMPLE_SEED = 1234
 PROTOBUF = "application/x-protobuf"
-
-HOSTILE = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from(
-        [0, -1, 2**31, 2**63, -(2**63) - 1, 10**40, 10**400, 1e308, -0.0, 1e-400, float("nan")]
-    ),
-    st.sampled_from([float("inf"), "", "..", "../../etc/passwd", "/etc/passwd", "a" * 5000]),
-    st.sampled_from(["\x00", "\ud800", "tinker://a/weights/..", "tinker://x:train:0/weights/../x"]),
-    st.text(max_size=20),
-    st.lists(st.integers(-3, VOCAB + 3), max_size=8),
-    st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
-    st.integers(1, 200).map(lambda depth: json.loads("[" * depth + "]" * depth)),
-)
-RAW = st.sampled_from(
-    (
-        *(b"", b"null", b"[]", b"{", b"\xef\xbb\xbf{}", b"\xff\xfe{", b'{"a":1,"a":2}', b"[1e400]"),
-        *(b"[" * 100000, b'{"a":' * 5000, b"9" * 5000, b'"' + b"a" * 100000, b'{"type":NaN}'),
-    )
-)
 
 
 @pytest.fixture(scope="module")
 def served(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryService]:
     with memory_service(toy_model, tmp_path_factory.mktemp("fuzz"), MODEL) as service:
         yield service
-
-
-class Scene:
-    """A session with a model, a sampler and a checkpoint, made anew now and then."""
-
-    def __init__(self, served: MemoryService) -> None:
-        self.served = served
-        self.session = ""
-        self.used = 0
-
-    def open(self) -> None:
-        """Begin or renew: what accepted requests made is released with the session."""
-        if self.used % BODIES_A_SESSION == 0:
-            if self.session:
-                self.served.post(f"sessions/{self.session}/finish", FINISH)
-            self.session = self.served.post("create_session", {}).json()["session_id"]
-            self.model = f"{self.session}:train:0"
-            self.served.result(self.served.post("create_model", self.bodies()["create_model"]))
-            saved = {"model_id": self.model, "seq_id": 1, "path": "kept"}
-            self.served.result(self.served.post("save_weights", saved))
-            sampler = self.bodies()["create_sampling_session"]
-            assert self.served.post("create_sampling_session", sampler).status == 200
-        self.used += 1
-
-    def bodies(self) -> dict[str, dict[str, Any]]:
-        """A valid request of each JSON endpoint."""
-        ordered = {"model_id": self.model, "seq_id": 2}
-        checkpoint = f"tinker://{self.model}/weights/kept"
-        return {
-            "create_session": {"tags": ["a"], "user_metadata": {"k": 1}, "sdk_version": "0.38.0"},
-            "session_heartbeat": {"session_id": self.session},
-            "create_model": {
-                "session_id": self.session,
-                "model_seq_id": 0,
-                "base_model": MODEL,
-                "lora_config": {"rank": 2, "seed": 1},
-            },
-            "get_info": {"model_id": self.model},
-            "optim_step": {**ordered, "adam_params": ADAM},
-            "save_weights": {**ordered, "path": "p", "ttl_seconds": 3600},
-            "save_weights_for_sampler": {**ordered, "path": "p"},
-            "save_weights_external": {**ordered, "path": "p"},
-            "load_weights": {
-                "session_id": self.session,
-                "model_seq_id": 1,
-                "path": checkpoint,
-                "optimizer": True,
-            },
-            "create_sampling_session": {
-                "session_id": self.session,
-                "sampling_session_seq_id": 0,
-                "model_path": checkpoint,
-            },
-            "asample": self.sample(self.session),
-            "retrieve_future": {"request_id": "req-none"},
-            "weights_info": {"tinker_path": checkpoint},
-            "client/config": {},
-            "telemetry": {"events": []},
-        }
-
-    def sample(self, session: str, seq_id: int = 0) -> dict[str, Any]:
-        return {
-            "sampling_session_id": f"{session}:sample:0",
-            "seq_id": seq_id,
-            "prompt": {"chunks": [{"tokens": [5, 6, 7]}]},
-            "sampling_params": {"max_tokens": 4, "seed": SAMPLE_SEED, "temperature": 1.0},
-        }
 
 
 @pytest.fixture(scope="module")
@@ -168,118 +76,15 @@ def orderly(served: MemoryService, reply: Reply, sent: object) -> None:
     assert served.alarm.records == [], f"unforeseen: {served.alarm.records[:1]} after {about}"
 
 
-@st.composite
-def bent(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
-    """Return a request's JSON with one thing or two wrong in it."""
-    made = json.loads(json.dumps(document))
-    places = _places(made)
-    for _ in range(draw(st.integers(1, 2))):
-        holder, key = draw(st.sampled_from(places)) if places else (made, "new")
-        action = draw(st.sampled_from(["replace", "drop", "add", "rename"]))
-        value = draw(HOSTILE)
-        if action == "replace":
-            holder[key] = value
-        elif action == "drop" and isinstance(holder, dict):
-            holder.pop(key, None)
-        elif isinstance(holder, dict):
-            holder[draw(st.text(max_size=6)) if action == "add" else f"{key}_"] = value
-    data = json.dumps(made).encode()
-    return draw(mangled(data)) if draw(st.integers(0, 3)) == 0 else data
-
-
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return [p for k, v in value.items() for p in ((value, k), *_places(v))]
-    if isinstance(value, list):
-        return [p for k, v in enumerate(value) for p in ((value, k), *_places(v))]
-    return []
-
-
-@st.composite
-def mangled(draw: st.DrawFn, data: bytes) -> bytes:
-    """Return bytes with some flipped, cut, doubled or added."""
-    made = bytearray(data)
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(made)))
-        action = draw(st.sampled_from(["flip", "cut", "insert", "double"]))
-        if action == "flip" and at < len(made):
-            made[at] ^= draw(st.integers(1, 255))
-        elif action == "cut":
-            del made[at : at + draw(st.integers(1, 40))]
-        elif action == "insert":
-            made[at:at] = draw(st.binary(min_size=1, max_size=12))
-        else:
-            made[at:at] = made[max(0, at - 20) : at]
-    return bytes(made)
-
-
-def json_body(draw: st.DrawFn, scene: Scene) -> tuple[str, bytes]:
-    bodies = scene.bodies()
-    path = draw(st.sampled_from(sorted(bodies)))
-    return path, draw(st.one_of(bent(bodies[path]), RAW, st.binary(max_size=60)))
-
-
-TAILS = st.sampled_from([b"", b"", b"", b"\x01"])
-"""What may follow the token ids, which are four bytes each."""
-
-
-def pass_body(draw: st.DrawFn, scene: Scene) -> bytes:
-    """Return a bent forward_backward request; most of the fields are drawn wrong now and then."""
-    length = draw(st.sampled_from([0, 1, 3, 3, 3, CONTEXT, CONTEXT + 1]))
-    ids = st.sampled_from([0, 1, 5, VOCAB - 1, VOCAB, -1, 2**31 - 1])
-    tokens = np.asarray(draw(st.lists(ids, min_size=length, max_size=length)), np.int32)
-    floats = st.sampled_from([0.0, 1.0, -1.0, 1e38, float("nan"), float("inf")])
-    message = pb.ForwardBackwardRequest(
-        model_id=draw(st.sampled_from([scene.model] * 6 + ["", "x:train:0", "\x00"])),
-        seq_id=draw(st.sampled_from([2] * 6 + [3, 0, -1, 2**31 - 1])),
-        loss_fn=draw(st.sampled_from(["importance_sampling", "cross_entropy", "ppo", "dro", ""])),
-        forward_only=draw(st.booleans()),
-    )
-    for key in draw(st.sampled_from([(), (), (), ("beta",), ("clip_low_threshold", "")])):
-        message.loss_fn_config[key] = draw(floats)
-    for _ in range(draw(st.integers(0, 3))):
-        datum = message.data.add()
-        datum.model_input.add().encoded_text.tokens = tokens.tobytes() + draw(TAILS)
-        for name in draw(
-            st.sampled_from(
-                [
-                    ("target_tokens", "weights"),
-                    ("target_tokens", "logprobs", "advantages"),
-                    ("target_tokens",),
-                    ("weights", "huge"),
-                ]
-            )
-        ):
-            tensor = datum.loss_fn_inputs[name]
-            numbers = draw(st.sampled_from([length, length, length, 0, length + 1]))
-            kind = np.int64 if name == "target_tokens" else np.float32
-            values = (
-                draw(st.lists(ids if kind is np.int64 else floats, max_size=0)) or [1] * numbers
-            )
-            tensor.dense = np.asarray(values, kind).tobytes()
-            tensor.dtype = draw(
-                st.sampled_from(
-                    [pb.DTYPE_INT64 if kind is np.int64 else pb.DTYPE_FLOAT32] * 4
-                    + [pb.DTYPE_INT32, pb.DTYPE_FLOAT32]
-                )
-            )
-            tensor.shape.extend(draw(st.sampled_from([[], [numbers], [-1], [2**62, 4]])))
-    data = message.SerializeToString()
-    kind = draw(st.integers(0, 5))
-    if kind > 1:
-        return data
-    return draw(mangled(data) if kind else st.binary(max_size=80))
-
-
 def check_json(served: MemoryService, scene: Scene, data: st.DataObject) -> None:
     scene.open()
-    path, body = data.draw(st.composite(json_body)(scene))
+    path, body = data.draw(json_body(scene.bodies()))
     orderly(served, served.post(path, body), (path, body))
 
 
 def check_protobuf(served: MemoryService, scene: Scene, data: st.DataObject) -> None:
     scene.open()
-    body = data.draw(st.composite(pass_body)(scene))
+    body = data.draw(pass_body(scene.model))
     reply = served.post("forward_backward", body, Content_Type=PROTOBUF)
     orderly(served, reply, body)
 
