@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,6 @@ from harness.errors import ArmError, StoreError
 from harness.evaluate import BASE_ARM, predictions_path
 from harness.fork_cleanup import require_cleaned
 from harness.fork_run import FORK_SERVICE, keep_fork
-from harness.growing_files import growing_names
 from harness.manifest import enter_all, seal
 from harness.parallel_trainings import ParallelTrainings, Relay, StoppedError
 from harness.plan import (
@@ -33,21 +31,16 @@ from harness.plan import (
     read_plan,
 )
 from harness.redact import Redactor
-from harness.report import HTML_NAME
 from harness.report_files import draw_into
-from harness.result import RESULT_NAME, ResultDocument, publish, read_result, result_line
+from harness.result import RESULT_NAME, ResultDocument, publish, read_result
 from harness.run_lock import RunLock, acquire
-from harness.run_result import GROWING_FILES, post_scores, post_stage, with_evidence
+from harness.run_result import post_scores, post_stage, with_evidence
 from harness.run_start import keep_gate_evidence, new_run, unfinished_run
-from harness.session import DEFAULT_SPEC, HarnessSession
-from harness.stage import run_stage
-from harness.stage_log import scrub_files
-from harness.stage_watch import Clock
+from harness.session import HarnessSession
+from harness.stage_runner import StageRunner
 from harness.step_line import ShowStep, plain_line
 from harness.step_mirror import feed, open_mirror
-from harness.stopping import continue_command
-from harness.supervision import Supervision
-from harness.timings import record_timing
+from harness.terminal import run_lines
 
 
 class Experiment:
@@ -63,12 +56,10 @@ class Experiment:
         self.session = session
         self.pilot_steps = pilot_steps
         self.artifacts = session.options.artifacts / ("pilot" if pilot_steps else "")
-        self._session_timings: list[str] = []
         self._redactor = Redactor.from_environment(os.environ)
         self.lock: RunLock | None = None
         self.say = Relay(session.report)
         self._stopping = threading.Event()
-        self._at_work: set[str] = set()
         self._parallel: ParallelTrainings | None = None
 
     def pilot(self, steps: int) -> Experiment:
@@ -98,21 +89,9 @@ class Experiment:
         return self.session.service_name == FORK_SERVICE and self.pilot_steps is None
 
     @cached_property
-    def supervision(self) -> Supervision:
-        """What watches this run's stages and says in ``result.json`` what stopped one."""
-        options = self.session.options
-        return Supervision(
-            self.result_path,
-            self.run.plan["spec"],
-            self.run.spec.decision_rule.seeds[0],
-            continue_command(options.root, options.spec_path, DEFAULT_SPEC),
-            self.say,
-            Clock(sleep=self._sleep),
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        if self._stopping.wait(seconds):
-            raise StoppedError("the session ends")
+    def stages(self) -> StageRunner:
+        """What runs this run's stages."""
+        return StageRunner(self.session, self.run, self.say, self._stopping)
 
     @property
     def result_path(self) -> Path:
@@ -128,13 +107,7 @@ class Experiment:
         seeds = self.run.spec.decision_rule.seeds
         for seed in seeds[:1] if self.pilot_steps else seeds:
             if not self.run.initial_path(seed).exists():
-                self._watched(
-                    "initial state",
-                    "harness.initial_state",
-                    [str(self.run.folder), str(seed), *self._data()],
-                    f"initial-seed{seed}",
-                    lambda: lambda: None,
-                )
+                self.stages.make_initial_state(seed)
         initial = self.run.initial_state()
         if self._forked:
             options, name = self.session.options, self.session.loaded.name
@@ -179,7 +152,7 @@ class Experiment:
             names = self.session.planned_arms or (arm_name,)
             self.say(f"{len(names)} arms, at most {options.parallel} at once: {', '.join(names)}")
             # What is made at its first use is made here, before there are threads to race for it.
-            self.supervision.count_steps()
+            self.stages.supervision.count_steps()
             self._parallel = ParallelTrainings(
                 names, options.parallel, self._train_and_score, self.say, self._stopping
             )
@@ -196,7 +169,7 @@ class Experiment:
             ) from error
         except KeyboardInterrupt as interrupt:
             self._parallel.stop()
-            self.supervision.interrupted(f"arm {arm_name} and those beside it", interrupt)
+            self.stages.supervision.interrupted(f"arm {arm_name} and those beside it", interrupt)
             raise
 
     def _train_and_score(self, arm_name: str) -> None:
@@ -230,7 +203,7 @@ class Experiment:
                 shows = [self._show_step(), *self._mirror_into(mirrors, arm_name, attempt)]
                 return AttemptProgress(arm_name, attempt, steps, self.say, shows)
 
-            self._stage("harness.arm", arm_name, follow)
+            self.stages.run_arm_stage("harness.arm", arm_name, follow)
         done = read_done(self.run.folder, arm_name)
         if done is None:
             raise StoreError(
@@ -271,8 +244,8 @@ class Experiment:
         path = predictions_path(self.run.folder, arm_name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            self._stage("harness.evaluate", arm_name, lambda: lambda: None)
-        with self.supervision.state.lock:
+            self.stages.run_arm_stage("harness.evaluate", arm_name, lambda: lambda: None)
+        with self.stages.supervision.state.lock:
             accuracy = post_scores(self.run, arm_name)
             post_stage(self.run, self.session.options.root, self._redactor)
         return accuracy
@@ -282,78 +255,6 @@ class Experiment:
         if self._parallel is None:
             return self.session.show_step
         return lambda step: self.say(plain_line(step))
-
-    def _stage(
-        self,
-        module: str,
-        arm_name: str,
-        follow: Callable[[], Callable[[], None]],
-    ) -> None:
-        stage = module.removeprefix("harness.")
-        arguments = [str(self.run.folder), arm_name, *self._data()]
-        lock = self.supervision.state.lock
-        with lock:
-            self._at_work.add(arm_name)
-        try:
-            seconds = self._watched(
-                f"{stage} {arm_name}", module, arguments, f"{stage}-{arm_name}", follow, arm_name
-            )
-        finally:
-            self._scrub(arm_name)
-            with lock:
-                self._at_work.discard(arm_name)
-        with lock:
-            record_timing(self.run.folder, stage, arm_name, seconds)
-            self._session_timings.append(f"stage {stage} {arm_name}: {seconds:.1f} s")
-            growing = growing_names(self.run.folder, self._at_work)
-            enter_all(self.run.folder, ignored=GROWING_FILES | growing)
-
-    def _data(self) -> list[str]:
-        gsm8k_dir = self.session.options.gsm8k_dir
-        return ["--gsm8k-dir", str(gsm8k_dir)] if gsm8k_dir else []
-
-    def _watched(
-        self,
-        where: str,
-        module: str,
-        arguments: Sequence[str],
-        log_stem: str,
-        follow: Callable[[], Callable[[], None]],
-        arm_name: str | None = None,
-    ) -> float:
-        """Run a stage's process under supervision and return its seconds."""
-
-        def run(environment: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> float:
-            def poll() -> None:
-                if self._stopping.is_set():
-                    raise StoppedError(f"{where} was stopped")
-                on_poll()
-
-            return run_stage(module, arguments, environment=environment, log_path=log, on_poll=poll)
-
-        with self.supervision.state.lock:
-            service = self.session.service.environment()
-        return self.supervision.stage(
-            where,
-            service,
-            lambda: self._new_log(log_stem),
-            follow,
-            run,
-            trains=module == "harness.arm",
-            arm_name=arm_name,
-        )
-
-    def _scrub(self, arm_name: str) -> None:
-        """Take secrets out of what the stock loop wrote by itself, before it is entered."""
-        for folder in arm_folder(self.run.folder, arm_name).glob("attempt-*/cookbook"):
-            for name in scrub_files(folder, self.run.folder):
-                self.say(f"{arm_name}: a secret was taken out of cookbook/{name}")
-
-    def _new_log(self, stem: str) -> Path:
-        """Return a log name that no earlier attempt used: a run's files are written once."""
-        folder = self.run.folder / "logs"
-        number = len(list(folder.glob(f"{stem}-*.log"))) + 1
-        return folder / f"{stem}-{number:02d}.log"
 
     def missing_scores(self) -> list[str]:
         """Return what is not scored yet and must be before the run may end: base model and arms.
@@ -397,23 +298,4 @@ class Experiment:
         """Return the last lines of a session that worked on a run."""
         if "run" not in self.__dict__:
             return []
-        lines = list(self._session_timings)
-        document = read_result(self.result_path)
-        lines.append(document.summary)
-        if document.verdict is not None:
-            lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
-        shown = self._shown_folder()
-        if (self.run.folder / HTML_NAME).exists():
-            lines.append(f"report: {shown / HTML_NAME}")
-        lines.append(f"files: {shown}")
-        after = "status" if document.status == "running" else "verify"
-        return [*lines, f"next: python -m harness {after} {shown}"]
-
-    def _shown_folder(self) -> Path:
-        """Return the run's folder as it is shortest from here."""
-        folder, here = self.run.folder, Path.cwd()
-        return folder.relative_to(here) if folder.is_relative_to(here) else folder
-
-    def result_line(self) -> str:
-        """Return the current document as one line."""
-        return result_line(read_result(self.result_path))
+        return run_lines(self.run.folder, self.stages.timings)

@@ -21,8 +21,9 @@ from harness.report_model import Report
 from harness.report_source import Source, read_source, well_formed, without_paths
 from harness.report_training import gates, mutants, training
 from harness.report_verdict import criteria, incomplete, scores, verdict
+from harness.run_files import HTML_NAME as HTML_NAME
 
-JSON_NAME, MARKDOWN_NAME, HTML_NAME = "report.json", "report.md", "report.html"
+JSON_NAME, MARKDOWN_NAME = "report.json", "report.md"
 REPORT_NAMES = (JSON_NAME, MARKDOWN_NAME, HTML_NAME)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 PLAN_NAME = "plan.json"
 SPEC_COPY_NAME = "spec.json"
 RESULT_NAME = "result.json"
+HTML_NAME = "report.html"
 INITIAL_NAME = "initial.json"
 INITIAL_ADAPTER = "initial_adapter"
 GATES_FOLDER = "gates"

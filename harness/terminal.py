@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.gates.catalog import gate_entry
 from harness.gates.recorder import GateRecorder, render_rule, short
 from harness.gates.verdict import Outcome
+from harness.result import read_result
+from harness.run_files import HTML_NAME, RESULT_NAME
 from harness.session import HarnessSession
 
 _MEASURES_SHOWN = 2
@@ -112,3 +115,18 @@ def _standing_lines(session: HarnessSession) -> Iterator[str]:
         yield from (f"open: {obstacle}" for obstacle in session.obstacles(told))
     failed = any(outcome is Outcome.FAIL for outcome, _ in session.gates.outcomes.values())
     yield f"next: {'mend what failed, then ' if failed else ''}{session.unblock()}"
+
+
+def run_lines(folder: Path, timings: Sequence[str]) -> list[str]:
+    """Return how a run stands: what its stages took, its summary and verdict, where it lies."""
+    document = read_result(folder / RESULT_NAME)
+    lines = [*timings, document.summary]
+    if document.verdict is not None:
+        lines.append(f"verdict: {document.verdict} ({document.outcome_reason})")
+    here = Path.cwd()
+    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    if (folder / HTML_NAME).exists():
+        lines.append(f"report: {shown / HTML_NAME}")
+    lines.append(f"files: {shown}")
+    after = "status" if document.status == "running" else "verify"
+    return [*lines, f"next: python -m harness {after} {shown}"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import harness.experiment
+import harness.stage_runner
 from harness.fault_proxy import FaultProxy, fault_proxy
 from harness.local_service.process import EmbeddedService, start_service
 from harness.plugin import SESSION
@@ -43,7 +43,7 @@ class Undisturbed:
 def undisturbed(service: EmbeddedService, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch, fault_proxy(service.base_url) as proxy:
-        patch.setattr(harness.experiment, "run_stage", run_forked)
+        patch.setattr(harness.stage_runner, "run_stage", run_forked)
         run = SmallRun(folder / "run", service, proxy, None)
         experiment = run.experiment()
         experiment.train(ARM)
@@ -56,7 +56,7 @@ def undisturbed(service: EmbeddedService, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def proxy(service: EmbeddedService, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    monkeypatch.setattr(harness.experiment, "run_stage", run_forked)
+    monkeypatch.setattr(harness.stage_runner, "run_stage", run_forked)
     with fault_proxy(service.base_url) as running:
         yield running
 

@@ -125,8 +125,8 @@ class SmallRun:
         experiment = Experiment(session)
         if self.initial is not None and not (experiment.run.folder / "initial.json").exists():
             shutil.copytree(self.initial, experiment.run.folder, dirs_exist_ok=True)
-        experiment.supervision.clock = quick_clock(pace)
-        experiment.supervision.layer.clock = experiment.supervision.clock
+        experiment.stages.supervision.clock = quick_clock(pace)
+        experiment.stages.supervision.layer.clock = experiment.stages.supervision.clock
         return experiment
 
     def result(self) -> ResultDocument:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-import harness.experiment
+import harness.stage_runner
 from harness.errors import ServiceError
 from harness.fault_proxy import FaultProxy, Passing, Rule, fault_proxy
 from harness.local_service.process import EmbeddedService, start_service
@@ -48,7 +48,7 @@ class Restartable:
 
 @pytest.fixture
 def restartable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Restartable]:
-    monkeypatch.setattr(harness.experiment, "run_stage", run_forked)
+    monkeypatch.setattr(harness.stage_runner, "run_stage", run_forked)
     with fault_proxy("http://127.0.0.1:9") as proxy:
         service = Restartable(tmp_path / "data", proxy)
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import harness.experiment
+import harness.stage_runner
 from harness.compare import compare_runs, report_lines
 from harness.experiment import Experiment
 from harness.gates.verdict import Outcome
@@ -61,7 +61,7 @@ def whole_run(folder: Path, service: EmbeddedService, parallel: int) -> tuple[Pa
 def test_arms_at_once_make_the_same_run(
     service: EmbeddedService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harness.experiment, "run_stage", run_forked)
+    monkeypatch.setattr(harness.stage_runner, "run_stage", run_forked)
     one, _ = whole_run(tmp_path / "one", service, 1)
     two, said = whole_run(tmp_path / "two", service, 2)
     parts = compare_runs(one, two)

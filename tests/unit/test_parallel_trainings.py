@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from mini_project import make_project
@@ -15,6 +17,7 @@ from harness.experiment import Experiment
 from harness.growing_files import growing_names
 from harness.parallel_trainings import ParallelTrainings, Relay, StoppedError
 from harness.session import HarnessSession, Options
+from harness.stage_runner import StageRunner
 
 LIMIT_S = 30.0
 
@@ -97,9 +100,9 @@ def test_the_first_arm_without_capacity_ends_the_others(
             assert first_waits.wait(LIMIT_S)
             raise CapacityExhaustedError("429", 0, 600.0)
         first_waits.set()
-        experiment.supervision.clock.sleep(LIMIT_S)
+        experiment.stages.supervision.clock.sleep(LIMIT_S)
 
-    monkeypatch.setattr(Experiment, "supervision", supervision_of(experiment))
+    vars(experiment)["stages"] = stages_of(experiment)
     monkeypatch.setattr(Experiment, "_train", train)
     monkeypatch.setattr(Experiment, "_score", lambda *_: None)
     trainings = ParallelTrainings(
@@ -112,13 +115,11 @@ def test_the_first_arm_without_capacity_ends_the_others(
     trainings.stop()
 
 
-def supervision_of(experiment: Experiment) -> object:
-    """Return a stand-in with the experiment's own clock, which needs no run."""
-    from types import SimpleNamespace
-
-    from harness.stage_watch import Clock
-
-    return SimpleNamespace(clock=Clock(sleep=experiment._sleep))
+def stages_of(experiment: Experiment) -> StageRunner:
+    """Return the experiment's own runner of stages for a run that has no folder yet."""
+    spec = SimpleNamespace(decision_rule=SimpleNamespace(seeds=(0,)))
+    run: Any = SimpleNamespace(folder=Path("no-such-run"), plan={"spec": "small"}, spec=spec)
+    return StageRunner(experiment.session, run, experiment.say, experiment._stopping)
 
 
 def test_files_of_trainings_at_work_are_not_final(tmp_path: Path) -> None:
