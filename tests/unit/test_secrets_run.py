@@ -89,7 +89,7 @@ def failures(experiment: Experiment, patch: pytest.MonkeyPatch) -> list[str]:
     said.append(str(failed.value))
     patch.setenv("TINKER_BASE_URL", f"http://user:{URL_PASSWORD}@127.0.0.1:9")
     with pytest.raises(ServiceError, match="does not answer") as unreachable:
-        pilot._stage("harness.arm", GS1, lambda: lambda: None)
+        pilot.stages.run_arm_stage("harness.arm", GS1, lambda: lambda: None)
     return [*said, str(unreachable.value)]
 
 
