@@ -43,11 +43,15 @@ from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
 from harness.stage_watch import Clock
+from harness.stall_watch import ANSWERS, ROWS, STEPS
 from harness.step_line import ShowStep, plain_line
 from harness.step_mirror import feed, open_mirror
 from harness.stopping import continue_command
 from harness.supervision import Supervision
 from harness.timings import record_timing
+
+PACES = {"harness.initial_state": ANSWERS, "harness.arm": STEPS, "harness.evaluate": ROWS}
+"""What shows that a stage goes on."""
 
 
 class Experiment:
@@ -339,7 +343,7 @@ class Experiment:
             lambda: self._new_log(log_stem),
             follow,
             run,
-            trains=module == "harness.arm",
+            pace=PACES[module],
             arm_name=arm_name,
         )
 
