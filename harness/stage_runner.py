@@ -17,9 +17,13 @@ from harness.session import DEFAULT_SPEC, HarnessSession
 from harness.stage import run_stage
 from harness.stage_log import scrub_files
 from harness.stage_watch import Clock
+from harness.stall_watch import ANSWERS, ROWS, STEPS
 from harness.stopping import continue_command
 from harness.supervision import Supervision
 from harness.timings import record_timing
+
+PACES = {"harness.initial_state": ANSWERS, "harness.arm": STEPS, "harness.evaluate": ROWS}
+"""What shows that a stage goes on."""
 
 
 class StageRunner:
@@ -143,7 +147,7 @@ class StageRunner:
             lambda: self._new_log(log_stem),
             follow,
             run,
-            trains=module == "harness.arm",
+            pace=PACES[module],
             arm_name=arm_name,
         )
 

@@ -18,16 +18,11 @@ from harness.capacity import CapacityError, CapacityState
 from harness.errors import ServiceError
 from harness.service_fault import Fault, FaultKind
 from harness.stage import LineFollower
+from harness.stall_watch import Pace, StallWatch
 
 HEALTH_INTERVAL_S = 2.0
 HEALTH_FAILURES = 4
 """Failures in a row that mean the service is gone: about eight seconds of refused connections."""
-STALL_FACTOR = 20.0
-"""How many times the longest measured step a step may take before it counts as stalled."""
-STALL_FLOOR_S = 600.0
-STALL_START_S = 1800.0
-"""Limit while no step has been measured: loading, sampling and compiling for the first time."""
-
 AskHealth = Callable[[], str | None]
 """Returns None for a sign of life, else what happened instead."""
 
@@ -82,60 +77,6 @@ class HealthWatch:
             )
 
 
-class StallWatch:
-    """Notices that no step ends although the service is healthy.
-
-    Args:
-        clock: time.
-        where: the stage, for the message.
-        steps: steps done before the stage began.
-    """
-
-    def __init__(self, clock: Clock, where: str, steps: int) -> None:
-        self.clock = clock
-        self.where = where
-        self.steps = steps
-        self.longest_step_s: float | None = None
-        self._last_s = clock.now_s()
-        self._measuring = False
-
-    @property
-    def limit_s(self) -> float:
-        """How long no step may end, from the longest step that was measured."""
-        if self.longest_step_s is None:
-            return STALL_START_S
-        return max(STALL_FLOOR_S, STALL_FACTOR * self.longest_step_s)
-
-    def poll(self, steps: int, *, excused: bool) -> None:
-        """Compare progress with the limit.
-
-        Args:
-            steps: steps done by now.
-            excused: whether the service refuses for want of capacity, which has its own limits.
-
-        Raises:
-            ServiceError: when no step ended for longer than the limit.
-        """
-        now_s = self.clock.now_s()
-        if steps != self.steps:
-            # The time to the first step holds the start too, so it measures no step.
-            if self._measuring:
-                self.longest_step_s = max(self.longest_step_s or 0.0, now_s - self._last_s)
-            self.steps, self._last_s, self._measuring = steps, now_s, True
-        elif excused:
-            self._last_s, self._measuring = now_s, False
-        elif now_s - self._last_s > self.limit_s:
-            longest = self.longest_step_s
-            measured = "none measured" if longest is None else f"longest {longest:.1f} s"
-            raise ServiceError(
-                "the stage makes no progress although the service is healthy",
-                expected=f"a step within {self.limit_s:.0f} s (steps so far: {measured})",
-                found=f"no new step for {now_s - self._last_s:.0f} s after {steps} steps",
-                where=self.where,
-                fix="look at the service's queue, then run the same command: it continues",
-            )
-
-
 class StageWatch:
     """Everything that is watched while one stage's process runs.
 
@@ -146,8 +87,8 @@ class StageWatch:
         capacity: what is refused, over all stages of the run.
         count_steps: returns the run's steps.
         clock: time.
-        trains: whether the stage makes steps; only then can it stall.
-        count_own: returns the stage's own steps, where others train beside it.
+        pace: what the stage's progress is; None: it cannot stall.
+        count_own: returns the stage's own progress; None: the service's first good answers.
     """
 
     def __init__(
@@ -159,7 +100,7 @@ class StageWatch:
         count_steps: Callable[[], int],
         clock: Clock,
         *,
-        trains: bool,
+        pace: Pace | None,
         count_own: Callable[[], int] | None = None,
     ) -> None:
         self.where = where
@@ -168,8 +109,9 @@ class StageWatch:
         self.count_steps = count_steps
         self.sessions: list[str] = []
         self.health = HealthWatch(health, clock, where)
-        self.count_own = count_own or count_steps
-        self.stall = StallWatch(clock, where, self.count_own()) if trains else None
+        self.answered = 0
+        self.count_own = count_own or (lambda: self.answered)
+        self.stall = pace and StallWatch(clock.now_s, where, pace, self.count_own())
         self._answers = LineFollower(answers)
 
     def poll(self) -> None:
@@ -203,6 +145,7 @@ class StageWatch:
         if "session" in row:
             self.sessions.append(row["session"])
         elif "answered" in row:
+            self.answered += 1
             self.capacity.answered(row["endpoint"])
         else:
             self._fault(row["endpoint"], Fault(FaultKind(row["fault"]), row["message"]))
@@ -225,9 +168,5 @@ class StageWatch:
                 "asked": self.health.asked,
                 "failed": self.health.failed,
             },
-            "stall": self.stall
-            and {
-                "limit_s": self.stall.limit_s,
-                "longest_step_s": self.stall.longest_step_s,
-            },
+            "stall": self.stall and self.stall.record(),
         }

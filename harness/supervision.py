@@ -19,6 +19,7 @@ from harness.health import missing_sign_of_life
 from harness.release import Reason, release_sessions, sessions_named
 from harness.result import read_result
 from harness.stage_watch import AskHealth, Clock, StageWatch
+from harness.stall_watch import ANSWERS, ROWS, Pace, RowCounter
 from harness.step_count import StepCounter
 from harness.stopping import publish_capacity_block, publish_stopped, publish_waiting
 from harness.store import write_json_atomic
@@ -78,7 +79,7 @@ class Supervision:
         follow: Callable[[], Poll],
         run: RunProcess,
         *,
-        trains: bool,
+        pace: Pace,
         arm_name: str | None = None,
     ) -> float:
         """Run a stage's process until it is done; return its seconds, of the last try.
@@ -89,8 +90,8 @@ class Supervision:
             new_log: returns a new log's path for every try.
             follow: returns what reports the progress of a try.
             run: starts the process.
-            trains: whether it makes steps.
-            arm_name: whose steps show that it goes on; None: anyone's.
+            pace: what shows that it goes on.
+            arm_name: whose steps or rows those are.
 
         Raises:
             CapacityExhaustedError: when the service had no capacity; the run has ended.
@@ -98,7 +99,6 @@ class Supervision:
         """
 
         def attempt() -> float:
-            count_own = StepCounter(self.result_path.parent, arm_name)
             watch = StageWatch(
                 where,
                 (log := new_log()).with_suffix(".answers.jsonl"),
@@ -106,8 +106,8 @@ class Supervision:
                 self.state,
                 self.count_steps,
                 self.clock,
-                trains=trains,
-                count_own=count_own,
+                pace=pace,
+                count_own=self._counter(pace, arm_name),
             )
             return self._try(watch, environment, log, follow(), run)
 
@@ -158,6 +158,13 @@ class Supervision:
                 self._left_over_finished = True
                 detail = "the process that opened it is gone"
                 release_sessions(environment, sessions_named(logs), "interrupted", detail)
+
+    def _counter(self, pace: Pace, arm_name: str | None) -> Callable[[], int] | None:
+        """Return what counts a stage's progress; None leaves it to the service's answers."""
+        if arm_name is None or pace == ANSWERS:
+            return None
+        counter = RowCounter if pace == ROWS else StepCounter
+        return counter(self.result_path.parent, arm_name)
 
     def _health_of(self, environment: Environment) -> AskHealth:
         return lambda: self.health(environment["TINKER_BASE_URL"])

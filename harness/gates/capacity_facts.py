@@ -128,7 +128,7 @@ def _replayed(rows: Sequence[Mapping[str, Any]], growing: Path) -> tuple[bool, b
         Whether a refusal was known at some time, and whether it still is at the end.
     """
     state = CapacityState(seed=0)
-    watch = StageWatch("gate", growing, lambda: None, state, lambda: 0, Clock(), trains=False)
+    watch = StageWatch("gate", growing, lambda: None, state, lambda: 0, Clock(), pace=None)
     seen = False
     for row in rows:
         if row.get("fault", FaultKind.CAPACITY) == FaultKind.CAPACITY:

@@ -26,6 +26,7 @@ from harness.gates.standing import standing_of
 from harness.gates.verdict import Outcome
 from harness.plan import PLAN_NAME, PlanVersionError, read_plan
 from harness.result import ResultDocument, publish, read_result
+from harness.stall_watch import ANSWERS
 from harness.step_count import StepCounter
 from harness.stopping import continue_command, publish_stopped
 from harness.store import append_jsonl, read_jsonl, write_json_atomic
@@ -147,7 +148,7 @@ def stage(watched: Supervision, folder: Path, work: Callable[[], None]) -> None:
         return 0.0
 
     log = folder / "logs" / "initial.log"
-    watched.stage("initial state", SERVICE, lambda: log, lambda: nothing, run, trains=False)
+    watched.stage("initial state", SERVICE, lambda: log, lambda: nothing, run, pace=ANSWERS)
 
 
 def supervision(folder: Path, said: list[str]) -> Supervision:

@@ -14,6 +14,7 @@ from harness.errors import HarnessError, ServiceError
 from harness.result import ResultDocument, publish, read_result
 from harness.stage import run_stage
 from harness.stage_failure import cause_of
+from harness.stall_watch import ANSWERS
 from harness.store import append_jsonl
 from harness.supervision import Environment, Supervision
 
@@ -74,7 +75,7 @@ def supervised(folder: Path, hand: HandClock, run: Run, health: str | None = Non
     watched = Supervision(
         path, "small", 0, "pytest -m full", [].append, hand.clock(), lambda _: health
     )
-    watched.stage("initial state", SERVICE, lambda: log, lambda: nothing, run, trains=False)
+    watched.stage("initial state", SERVICE, lambda: log, lambda: nothing, run, pace=ANSWERS)
 
 
 def summary(folder: Path) -> str:

@@ -12,13 +12,14 @@ from test_capacity import HandClock
 from harness.capacity import CapacityError, CapacityState
 from harness.errors import ServiceError
 from harness.stage_watch import StageWatch
+from harness.stall_watch import ANSWERS, STEPS, Pace
 from harness.store import append_jsonl
 
 
 class Scene:
     """A stage being watched: what the service and the stage do is set by hand."""
 
-    def __init__(self, folder: Path, *, trains: bool = True) -> None:
+    def __init__(self, folder: Path, pace: Pace | None = STEPS) -> None:
         self.hand = HandClock()
         self.failure: str | None = None
         self.steps = 0
@@ -31,8 +32,12 @@ class Scene:
             self.state,
             lambda: self.steps,
             self.hand.clock(),
-            trains=trains,
+            pace=pace,
+            count_own=None if pace == ANSWERS else self.done,
         )
+
+    def done(self) -> int:
+        return self.steps
 
     def pass_s(self, seconds: float, polls: int = 1) -> None:
         for _ in range(polls):
@@ -85,7 +90,11 @@ def test_a_stall_is_noticed_by_the_longest_measured_step(scene: Scene) -> None:
     for _ in range(3):
         scene.steps += 1
         scene.pass_s(40.0)
-    assert scene.watch.record()["stall"] == {"limit_s": 800.0, "longest_step_s": 40.0}
+    assert scene.watch.record()["stall"] == {
+        "unit": "step",
+        "limit_s": 800.0,
+        "longest_s": 40.0,
+    }
     scene.pass_s(799.0)
     with pytest.raises(ServiceError, match=r"no new step for 801 s after 3 steps"):
         scene.pass_s(2.0)
@@ -100,10 +109,24 @@ def test_quick_steps_do_not_make_the_watch_impatient(scene: Scene) -> None:
         scene.pass_s(2.0)
 
 
-def test_a_stage_that_makes_no_steps_cannot_stall(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, trains=False)
+def test_what_has_no_pace_cannot_stall(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, None)
     scene.pass_s(100_000.0, polls=3)
     assert scene.watch.record()["stall"] is None
+
+
+def test_an_initial_state_stalls_by_the_first_answers_of_the_service(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, ANSWERS)
+    for endpoint in ("create_session", "create_model"):
+        scene.pass_s(1799.0, polls=10)
+        scene.says(endpoint=endpoint, answered=True)
+        scene.pass_s(1.0)
+    # Answers come at no pace: the second came soon, and the third may still take half an hour.
+    scene.says(endpoint="save_weights", answered=True)
+    scene.pass_s(1.0)
+    scene.pass_s(1799.0, polls=10)
+    with pytest.raises(ServiceError, match=r"no new answer for 1801 s after 3 answers"):
+        scene.pass_s(2.0)
 
 
 def test_a_refusal_has_its_own_limit_and_is_no_stall(scene: Scene) -> None:
