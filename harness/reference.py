@@ -335,8 +335,9 @@ def _unit(vector: dict[str, float]) -> dict[str, float]:
 
 def _pair_cosines(vectors: Sequence[dict[str, float]]) -> list[list[float]]:
     """Return the dot product of every pair; it is the same from both sides, so taken once."""
+    size = len(vectors)
     below = [[_dot(left, right) for right in vectors[: at + 1]] for at, left in enumerate(vectors)]
-    return [[below[max(i, j)][min(i, j)] for j in range(len(vectors))] for i in range(len(vectors))]
+    return [[*below[i], *(below[j][i] for j in range(i + 1, size))] for i in range(size)]
 
 
 def _dot(left: dict[str, float], right: dict[str, float]) -> float:
