@@ -19,7 +19,7 @@ from tests.faults import resume_arena
 from tests.faults.resume_arena import ARM, OTHER_ARM, ROOT, write_rows, write_spec
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-STEPS = 8
+STEPS = 6
 ENDS_WITHIN_S = 60.0
 
 
