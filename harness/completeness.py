@@ -10,7 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from itertools import product
+from operator import attrgetter
+from typing import NamedTuple, Self, cast
 
 from harness.decision_rule import Arms, Rule
 from harness.errors import DecisionError
@@ -18,6 +20,11 @@ from harness.observations import Observation
 
 EXAMPLES = 5
 """How many of a defect's rows are named; all are counted."""
+
+
+_KEY_OF_ROW = attrgetter("arm", "metric", "item_id", "seed")
+_EVALUATOR_OF_ROW = attrgetter("metric", "evaluator_id")
+_VALUE = attrgetter("value")
 
 
 class Key(NamedTuple):
@@ -114,6 +121,8 @@ def refuse_unscheduled_seeds(rows: Iterable[Observation], seeds: Sequence[int]) 
 
 def find_defects(rule: Rule, rows: Sequence[Observation], plan: Plan) -> tuple[Defect, ...]:
     """Return every kind of defect with its count; none for complete rows. Order-free."""
+    if _is_whole(rows, plan, _bounds(rule)):
+        return ()
     planned = set(plan.planned_keys())
     keys = [Key.of(row) for row in rows]
     counts = Counter(keys)
@@ -138,6 +147,35 @@ def find_defects(rule: Rule, rows: Sequence[Observation], plan: Plan) -> tuple[D
         for kind, names in found.items()
         if names
     )
+
+
+def values_by_key(rows: Iterable[Observation]) -> dict[Key, float]:
+    """Return the rows' values by their keys; of rows with one key the last counts."""
+    rows = tuple(rows)
+    # A plain tuple equals the key with its fields and costs a third of it.
+    keys = cast(Iterator[Key], map(_KEY_OF_ROW, rows))
+    return dict(zip(keys, map(float, map(_VALUE, rows)), strict=True))
+
+
+def _is_whole(
+    rows: Sequence[Observation], plan: Plan, bounds: Mapping[str, tuple[float, float]]
+) -> bool:
+    """Return whether the rows are without any defect; if not, each has to be looked at."""
+    arms = (plan.arms.treatment, plan.arms.baseline)
+    sizes = map(len, (arms, plan.evaluators, plan.items, plan.seeds))
+    found = set(map(_KEY_OF_ROW, rows))
+    if not len(found) == len(rows) == math.prod(sizes):
+        return False
+    if not set(map(_EVALUATOR_OF_ROW, rows)) <= set(plan.evaluators.items()):
+        return False
+    values: dict[str, list[float]] = {metric: [] for metric in plan.evaluators}
+    for row in rows:
+        values[row.metric].append(row.value)
+    for metric, column in values.items():
+        low, high = bounds[metric]
+        if not all(_is_finite(value) and low <= value <= high for value in column):
+            return False
+    return all(map(found.__contains__, product(arms, plan.evaluators, plan.items, plan.seeds)))
 
 
 def _bounds(rule: Rule) -> dict[str, tuple[float, float]]:

@@ -15,7 +15,7 @@ from typing import Any
 from harness.arm import arm_folder, read_done
 from harness.arm_start import read_start, run_provenance
 from harness.attempts import arm_lineage, arm_restores
-from harness.completeness import Key, Plan
+from harness.completeness import Plan, values_by_key
 from harness.decision import Decision, decide, item_effects
 from harness.decision_rule import Arms, Rule
 from harness.digest import sha256_file, sha256_json
@@ -188,7 +188,7 @@ def _secondary(
     rule: Rule, rows: Sequence[Observation], plan: Plan
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the intervals that are shown beside the rule's own and never decide."""
-    values = {Key.of(row): float(row.value) for row in rows}
+    values = values_by_key(rows)
     return {
         criterion.id: [
             asdict(interval)

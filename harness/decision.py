@@ -11,14 +11,22 @@ Sums are exactly rounded (``math.fsum``), so that the order of rows changes no b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from harness.completeness import Defect, Key, Plan, find_defects, refuse_unscheduled_seeds
+from harness.completeness import (
+    Defect,
+    Key,
+    Plan,
+    find_defects,
+    refuse_unscheduled_seeds,
+    values_by_key,
+)
 from harness.decision_rule import METHOD, UNIT, Arms, Criterion, Rule
 from harness.errors import DecisionError
 from harness.observations import Observation
+from harness.plain_rows import uncollected
 
 State = Literal["pass", "fail", "open"]
 Verdict = Literal["supported", "refuted", "inconclusive"]
@@ -104,15 +112,13 @@ def item_effects(criterion: Criterion, values: dict[Key, float], plan: Plan) -> 
         (plan.arms.treatment, criterion.weight_treatment),
         (plan.arms.baseline, criterion.weight_baseline),
     )
-    return tuple(
-        math.fsum(
-            weight * values[Key(arm, criterion.metric, item, seed)]
-            for arm, weight in weighted
-            for seed in plan.seeds
-        )
-        / len(plan.seeds)
-        for item in plan.items
-    )
+    metric, by_key = criterion.metric, cast(Mapping[tuple[object, ...], float], values)
+    columns = [
+        [weight * by_key[arm, metric, item, seed] for item in plan.items]
+        for arm, weight in weighted
+        for seed in plan.seeds
+    ]
+    return tuple(math.fsum(terms) / len(plan.seeds) for terms in zip(*columns, strict=True))
 
 
 def judge_criterion(
@@ -182,12 +188,19 @@ def decide(
     Raises:
         DecisionError: for a seed outside the rule's list, or a plan that is none.
     """
+    with uncollected():
+        return _decided(rule, rows, plan, selection_defects)
+
+
+def _decided(
+    rule: Rule, rows: Sequence[Observation], plan: Plan, selection_defects: Sequence[Defect]
+) -> Decision:
     refuse_unscheduled_seeds(rows, plan.seeds)
     defects = (*find_defects(rule, rows, plan), *selection_defects)
     results: tuple[CriterionResult, ...] = ()
     verdict: tuple[Verdict, OutcomeReason] = ("inconclusive", "incomplete_execution")
     if not defects:
-        values = {Key.of(row): float(row.value) for row in rows}
+        values = values_by_key(rows)
         results = tuple(
             judge_criterion(c, item_effects(c, values, plan), rule.alpha) for c in rule.criteria
         )

@@ -6,14 +6,16 @@ its SHA-256. Reading checks form only; whether the rows are complete is for ``ha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.digest import parse_json, sha256_bytes
 from harness.errors import DocumentError
+from harness.plain_rows import plain_rows, uncollected
 from harness.record_version import refuse_other_version
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -22,14 +24,20 @@ MAX_ROWS = 100_000
 ROW_FIELDS = ("item_id", "arm", "seed", "metric", "value", "evaluator_id")
 """Exactly these fields make up a row; one more or one less is refused."""
 _FIELDS = frozenset(ROW_FIELDS)
+_IN_ORDER = itemgetter(*ROW_FIELDS)
+
+_USUAL_TYPES = ({str, int}, {str}, {int}, {str}, {float, int}, {str})
+"""Types of each field in a parsed row; true and false are no numbers."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One arm's score on one item with one seed, in the metric's own units, never clipped."""
+class Observation(NamedTuple):
+    """One arm's score on one item with one seed, in the metric's own units, never clipped.
+
+    A tuple, because there are 100 000 of them and all are made, compared and counted at once.
+    """
 
     item_id: str | int
     arm: str
@@ -81,12 +89,22 @@ def parse_rows(rows: object, *, where: str) -> tuple[Observation, ...]:
             found=str(len(rows)),
             where=where,
         )
-    return tuple(
-        Observation(**row)
-        if isinstance(row, dict) and _has_exact_types(row)
-        else _observation(row, f"{where}[{at}]")
-        for at, row in enumerate(rows)
-    )
+    with uncollected():
+        return _usual(rows) or tuple(
+            _observation(row, f"{where}[{at}]") for at, row in enumerate(rows)
+        )
+
+
+def _usual(rows: Sequence[Any]) -> tuple[Observation, ...] | None:
+    """Return rows that are all as JSON lines have them; None: each has to be looked at."""
+    if set(map(type, rows)) != {dict} or set(map(len, rows)) != {len(ROW_FIELDS)}:
+        return None
+    try:
+        found = tuple(map(Observation._make, map(_IN_ORDER, rows)))
+    except KeyError:
+        return None
+    kinds = [set(map(type, column)) for column in zip(*found, strict=True)]
+    return found if all(map(set.issubset, kinds, _USUAL_TYPES)) else None
 
 
 def _observation(row: object, where: str) -> Observation:
@@ -105,17 +123,6 @@ def _observation(row: object, where: str) -> Observation:
     _require(row["item_id"], str | int, f"{where}.item_id")
     _require(row["value"], int | float, f"{where}.value")
     return Observation(**{str(name): value for name, value in row.items()})
-
-
-def _has_exact_types(row: dict[str, Any]) -> bool:
-    """Return whether a row is as JSON lines have it; any other is looked at field by field."""
-    return (
-        row.keys() == _FIELDS
-        and type(row["item_id"]) in (str, int)
-        and type(row["arm"]) is type(row["metric"]) is type(row["evaluator_id"]) is str
-        and type(row["seed"]) is int
-        and type(row["value"]) in (float, int)
-    )
 
 
 def _require(value: object, allowed: Any, where: str) -> None:
@@ -181,6 +188,10 @@ def _reference(reference: object) -> tuple[str, str]:
 def _rows_of(data: bytes, where: str) -> object:
     """Return the rows of a JSON array, of ``{"observations": […]}`` or of JSON lines."""
     lines = data.splitlines()
+    with uncollected():
+        rows = plain_rows(lines, len(ROW_FIELDS))
+    if rows is not None and _are_finite(rows):
+        return rows
     if data.lstrip()[:1] == b"[":
         return parse_json(data, where=where)
     if not lines or _is_row(lines[0]):
@@ -194,6 +205,12 @@ def _rows_of(data: bytes, where: str) -> object:
         found=f"a JSON {_kind(document)}",
         where=where,
     )
+
+
+def _are_finite(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether every number of flat rows is finite, as strict JSON asks."""
+    numbers = (value for row in rows for value in row.values() if type(value) is float)
+    return all(map(math.isfinite, numbers))
 
 
 def _is_row(line: bytes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,7 @@ class PlannedRun:
         Raises:
             StoreError: when rows or order differ from the plan's.
         """
-        train = load_problems(self.spec, "train", self.gsm8k_dir)
-        self._expect("train rows", self.plan["problems"]["train"]["sha256"], train.sha256)
-        batches = step_batches(training_order(train, self.spec.execution.data_seed), arm)
+        batches = step_batches(self._training_order, arm)
         planned = self.plan["arms"][arm.name]["prompts_sha256"]
         self._expect(f"prompt order of {arm.name}", planned, _order_digest(batches))
         return batches
@@ -185,9 +184,20 @@ class PlannedRun:
         Raises:
             StoreError: when the rows differ from the plan's.
         """
+        return self._test_problems
+
+    # Read once: rows that are the planned ones stay so, whatever becomes of their files.
+    @cached_property
+    def _test_problems(self) -> tuple[Problem, ...]:
         test = load_problems(self.spec, "test", self.gsm8k_dir)
         self._expect("test rows", self.plan["problems"]["test"]["sha256"], test.sha256)
         return test.problems
+
+    @cached_property
+    def _training_order(self) -> tuple[Problem, ...]:
+        train = load_problems(self.spec, "train", self.gsm8k_dir)
+        self._expect("train rows", self.plan["problems"]["train"]["sha256"], train.sha256)
+        return training_order(train, self.spec.execution.data_seed)
 
     def _expect(self, what: str, planned: str, found: str) -> None:
         if planned != found:

@@ -206,7 +206,8 @@ def _plain_finals(row: object) -> list[str]:
 def training_order(problem_set: ProblemSet, data_seed: int) -> tuple[Problem, ...]:
     """Return the train problems in the cookbook's shuffled order for ``data_seed``."""
     index = Dataset.from_dict({"row": list(range(len(problem_set.problems)))})
-    shuffled = index.shuffle(seed=data_seed)["row"]
+    # The whole column at once: row by row it costs a hundred times as much.
+    shuffled = index.shuffle(seed=data_seed)["row"][:]
     return tuple(problem_set.problems[row] for row in shuffled)
 
 

@@ -133,7 +133,7 @@ def gs1_weights(similarity: Sequence[Sequence[float]], tau: float) -> list[list[
 def cosines(prompts: Sequence[str]) -> list[list[float]]:
     """Return the cosine of every pair of TF-IDF vectors, fitted on these prompts alone."""
     vectors = tfidf_vectors(prompts)
-    return [[_dot(left, right) for right in vectors] for left in vectors]
+    return _pair_cosines(vectors)
 
 
 def tfidf_vectors(prompts: Sequence[str]) -> list[dict[str, float]]:
@@ -160,7 +160,7 @@ def similarity_cosines(name: str, prompts: Sequence[str]) -> list[list[float]]:
             fix="name one of these, or hand over its cosines",
         )
     vectors = VECTORS[name](prompts)
-    return [[_dot(left, right) for right in vectors] for left in vectors]
+    return _pair_cosines(vectors)
 
 
 def tf_vectors(prompts: Sequence[str]) -> list[dict[str, float]]:
@@ -333,5 +333,12 @@ def _unit(vector: dict[str, float]) -> dict[str, float]:
     return {token: value / length for token, value in vector.items()}
 
 
+def _pair_cosines(vectors: Sequence[dict[str, float]]) -> list[list[float]]:
+    """Return the dot product of every pair; it is the same from both sides, so taken once."""
+    size = len(vectors)
+    below = [[_dot(left, right) for right in vectors[: at + 1]] for at, left in enumerate(vectors)]
+    return [[*below[i], *(below[j][i] for j in range(i + 1, size))] for i in range(size)]
+
+
 def _dot(left: dict[str, float], right: dict[str, float]) -> float:
-    return math.fsum(value * right.get(token, 0.0) for token, value in left.items())
+    return math.fsum([left[token] * right[token] for token in left.keys() & right.keys()])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.arm import arm_folder, next_attempt, read_done
-from harness.completeness import Key
+from harness.completeness import values_by_key
 from harness.conclusion import DECISION_NAME, decision_plan
 from harness.decision import item_effects
 from harness.decision_rule import Rule
@@ -86,7 +86,7 @@ class Source:
             return {}
         plan = decision_plan(self.run)
         rows = read_observations(section, self.run.folder)
-        values = {Key.of(row): float(row.value) for row in rows}
+        values = values_by_key(rows)
         return {
             criterion.id: item_effects(criterion, values, plan) for criterion in self.rule.criteria
         }

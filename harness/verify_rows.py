@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from harness.answers import grade
+from harness.answers import Grade, grade
 from harness.digest import sha256_bytes
 from harness.errors import HarnessError
 from harness.evaluation_record import BASE_ARM
@@ -45,21 +46,27 @@ def unknown(name: str, detail: str) -> Check:
 def grading_check(predictions: Rows) -> Check:
     """Grade every row's text again and compare prediction, value and text digest."""
     count = 0
+    # Greedy arms often say the same to an item, and a grade depends on nothing else.
+    grades, training_grades = cache(grade), cache(training_grader_correct)
     for arm, rows in predictions.items():
         for row in rows:
             count += 1
-            if fault := _grading_fault(row):
+            if fault := _grading_fault(row, grades, training_grades):
                 return failed("grading", f"{arm} {row['item_id']}: {fault}")
     if not count:
         return unknown("grading", "there are no prediction rows")
     return passed("grading", f"{count} texts give their recorded prediction and value again")
 
 
-def _grading_fault(row: Mapping[str, Any]) -> str:
+def _grading_fault(
+    row: Mapping[str, Any],
+    grades: Callable[..., Grade],
+    training_grades: Callable[[str, str], bool],
+) -> str:
     text = row["text"]
     if sha256_bytes(text.encode("utf-8", "surrogatepass")) != row["text_sha256"]:
         return "the text is not the one that was recorded"
-    graded = grade(text, row["reference"], finished=row["finished"])
+    graded = grades(text, row["reference"], finished=row["finished"])
     value = 1.0 if graded.correct else 0.0
     if (graded.prediction, value) != (row["prediction"], row["value"]):
         return (
@@ -67,7 +74,7 @@ def _grading_fault(row: Mapping[str, Any]) -> str:
             f" the text gives {graded.prediction!r} worth {value}"
         )
     recorded = row.get(TRAINING_FIELD)
-    if recorded is not None and recorded != training_grader_correct(text, row["reference"]):
+    if recorded is not None and recorded != training_grades(text, row["reference"]):
         return f"the training grader's verdict is not {recorded}"
     return ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,18 +79,18 @@ def test_complete_rows_have_no_defect() -> None:
         (lambda rows: [], {"missing": 12}),  # noqa: ARG005
         (lambda rows: [*rows, rows[0]], {"duplicated": 1}),
         (lambda rows: [*rows, rows[0], rows[0]], {"duplicated": 2}),
-        (lambda rows: [*rows, replace(rows[0], item_id="d")], {"extra": 1}),
-        (lambda rows: [*rows, replace(rows[0], arm="base")], {"extra": 1}),
-        (lambda rows: [*rows, replace(rows[0], metric="format")], {"extra": 1}),
-        (lambda rows: [replace(rows[0], item_id="d"), *rows[1:]], {"extra": 1, "missing": 1}),
-        (lambda rows: [replace(rows[0], value=1.01), *rows[1:]], {"out_of_bounds": 1}),
-        (lambda rows: [replace(rows[0], value=-0.01), *rows[1:]], {"out_of_bounds": 1}),
-        (lambda rows: [replace(rows[0], value=10**400), *rows[1:]], {"out_of_bounds": 1}),
-        (lambda rows: [replace(rows[0], value=math.nan), *rows[1:]], {"non_finite": 1}),
-        (lambda rows: [replace(rows[0], value=math.inf), *rows[1:]], {"non_finite": 1}),
-        (lambda rows: [replace(rows[0], evaluator_id="eval-2"), *rows[1:]], {"other_evaluator": 1}),
+        (lambda rows: [*rows, rows[0]._replace(item_id="d")], {"extra": 1}),
+        (lambda rows: [*rows, rows[0]._replace(arm="base")], {"extra": 1}),
+        (lambda rows: [*rows, rows[0]._replace(metric="format")], {"extra": 1}),
+        (lambda rows: [rows[0]._replace(item_id="d"), *rows[1:]], {"extra": 1, "missing": 1}),
+        (lambda rows: [rows[0]._replace(value=1.01), *rows[1:]], {"out_of_bounds": 1}),
+        (lambda rows: [rows[0]._replace(value=-0.01), *rows[1:]], {"out_of_bounds": 1}),
+        (lambda rows: [rows[0]._replace(value=10**400), *rows[1:]], {"out_of_bounds": 1}),
+        (lambda rows: [rows[0]._replace(value=math.nan), *rows[1:]], {"non_finite": 1}),
+        (lambda rows: [rows[0]._replace(value=math.inf), *rows[1:]], {"non_finite": 1}),
+        (lambda rows: [rows[0]._replace(evaluator_id="eval-2"), *rows[1:]], {"other_evaluator": 1}),
         (
-            lambda rows: [replace(row, evaluator_id="eval-2") for row in rows],
+            lambda rows: [row._replace(evaluator_id="eval-2") for row in rows],
             {"other_evaluator": 12},
         ),
     ],
@@ -130,7 +129,7 @@ def test_all_defects_are_counted_and_only_the_first_named() -> None:
 
 def test_a_seed_that_was_never_scheduled_is_refused() -> None:
     with pytest.raises(DecisionError, match=r"seeds \[5\]"):
-        decide(RULE, [*ROWS, replace(ROWS[0], seed=5)], PLAN)
+        decide(RULE, [*ROWS, ROWS[0]._replace(seed=5)], PLAN)
 
 
 @pytest.mark.parametrize(
