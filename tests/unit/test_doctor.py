@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from mini_project import ROOT
+from mini_project import ROOT, pinned_local
 from small_run import small_spec_json, write_rows, write_spec
 
 from harness import pins
@@ -26,7 +26,6 @@ from harness.doctor import (
     threads_check,
     variables_check,
 )
-from harness.pins import record_pins
 from harness.sdk_generation import COOKBOOK_WHEELS
 from harness.service_access import MODEL_DIR
 from harness.spec import load_spec
@@ -79,9 +78,7 @@ def test_variables_are_said_to_be_set_and_never_shown() -> None:
 @pytest.fixture
 def pinned(tmp_path: Path) -> Path:
     """The local spec with pins of what is installed: the repository's name one cookbook."""
-    path = Path(shutil.copy(LOCAL.path, tmp_path / "pinned.json"))
-    record_pins(path, ROOT)
-    return path
+    return pinned_local(tmp_path)
 
 
 def test_changed_code_fails_the_pins(tmp_path: Path, pinned: Path) -> None:
