@@ -25,15 +25,17 @@ export TINKER_TELEMETRY := 0
 # Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-unit test-gates test-live test-slow bench lint local-model clean
+.PHONY: demo pinned-spec test test-unit test-gates test-live test-slow bench lint local-model clean
 .DELETE_ON_ERROR:
 
-demo: $(STAMP)
+demo: pinned-spec
+	$(BIN)/python -m pytest -m full --spec $(RUN_SPEC)
+
+pinned-spec: $(STAMP)
 ifneq ($(RUN_SPEC),$(SPEC))
 	@mkdir -p $(dir $(RUN_SPEC)) && cp $(SPEC) $(RUN_SPEC)
 	$(BIN)/python -m harness pin $(RUN_SPEC)
 endif
-	$(BIN)/python -m pytest -m full --spec $(RUN_SPEC)
 
 # Two processes, one a core: the unit tests; the gates with their planted defects, service, plugin.
 test: $(STAMP)
@@ -43,8 +45,9 @@ test-unit: $(STAMP)
 	$(BIN)/python -m pytest tests/unit -m "not live and not full and not slow" --durations 10 \
 	  --ignore-glob '*/test_plugin_*.py' --artifacts artifacts/test-unit
 
-test-gates: $(STAMP)
+test-gates: pinned-spec
 	$(BIN)/python -m pytest tests/preflight tests/mutants tests/faults --durations 10 \
+	  --spec $(RUN_SPEC) \
 	  -m "not full and not slow and not (live and preflight)" \
 	  --deselect tests/mutants/test_service_mutants.py \
 	  --deselect tests/mutants/test_capacity_mutants.py \
@@ -54,9 +57,9 @@ test-gates: $(STAMP)
 	$(BIN)/python -m pytest tests/unit/test_plugin_*.py -m "not slow" --artifacts artifacts/test-plugin
 
 # Every live gate, and the planted service faults that are quick to catch, on the embedded service.
-test-live: $(STAMP)
+test-live: pinned-spec
 	$(BIN)/python -m pytest -m "live and not full and not slow" tests/preflight tests/mutants \
-	  --artifacts artifacts/test-live
+	  --spec $(RUN_SPEC) --artifacts artifacts/test-live
 	$(BIN)/python -m pytest tests/faults -m "not slow" --artifacts artifacts/test-live
 
 test-slow: $(STAMP)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from harness.digest import canonical_json, parse_json, sha256_bytes, sha256_json
 from harness.errors import DocumentError, SpecError, StoreError
 from harness.reading import read_regular
+from harness.sdk_generation import COOKBOOK_WHEELS, DEFAULT_COOKBOOK
 from harness.spec_model import ExperimentSpec
 from harness.spec_preflight import CorrectnessPath
 
@@ -27,13 +28,6 @@ UNRESOLVED = "UNRESOLVED"
 """How a revision begins that is not pinned."""
 
 BASELINE_PACKAGE = "tinker-cookbook"
-WHEELS = {
-    "0.5.7": "7d2490c5c4c4e1b5cf6a86be4a73e020a80e44cbbb4b071acf314d38fcd25f7f",
-    "0.5.8": "93e5d30a55a5c7e7b9d00660ff9f207f9cb8530d2434d5b193bcba781404e58a",
-}
-"""The stock code of both arms, by release; a wheel carries no commit id, so its bytes name it."""
-DEFAULT_RELEASE = "0.5.8"
-"""Named where another release is installed, so that pins of it are refused."""
 
 REFERENCE_FILE = "harness/reference.py"
 IMPLEMENTATION_FILES = (
@@ -159,17 +153,19 @@ def implementation_revision(root: Path) -> str:
     return f"sha256:{sha256_json(files)}"
 
 
-def baseline_revision() -> str:
-    """Return the revision of the installed stock code, where its wheel is known."""
-    installed = metadata.version(BASELINE_PACKAGE)
-    release = installed if installed in WHEELS else DEFAULT_RELEASE
-    return f"{BASELINE_PACKAGE} {release} wheel sha256 {WHEELS[release]}"
+def baseline_revision(release: str) -> str:
+    """Return the revision of a release of the stock code.
+
+    Where its wheel is not known the default release is named, so that the pins are refused.
+    """
+    known = release if release in COOKBOOK_WHEELS else DEFAULT_COOKBOOK
+    return f"{BASELINE_PACKAGE} {known} wheel sha256 {COOKBOOK_WHEELS[known]}"
 
 
 def current_pins(root: Path) -> Pins:
     """Return the revisions of the tree at ``root``, as a pins file records them."""
     return Pins(
-        baseline_revision=baseline_revision(),
+        baseline_revision=baseline_revision(metadata.version(BASELINE_PACKAGE)),
         reference_revision=git_blob_id(root / REFERENCE_FILE),
         implementation_revision=implementation_revision(root),
     )

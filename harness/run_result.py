@@ -53,7 +53,7 @@ def post_scores(run: PlannedRun, arm_name: str) -> float:
         document = document.with_metrics(score_numbers(whole), arm=arm).arm_completed(
             arm, [planned.name for planned in run.spec.arms]
         )
-    publish(run.folder / RESULT_NAME, document.with_summary(_progress(run, document)))
+    publish(run.folder / RESULT_NAME, document.with_summary(_progress(run)))
     return numbers[METRIC]
 
 
@@ -102,6 +102,12 @@ def with_evidence(
     return document.with_section("evidence", with_numbers(record, run, document).to_json())
 
 
-def _progress(run: PlannedRun, document: ResultDocument) -> str:
-    done, planned = len(document.completed_arms), len(run.spec.arms)
-    return f"{run.plan['spec']}: {done} of {planned} arms trained and scored, no verdict yet."
+def _progress(run: PlannedRun) -> str:
+    """Say how far the run is. What is trained and scored are trainings: each arm once a seed."""
+    arms, trainings = run.spec.arms, run.spec.trainings
+    done = sum(predictions_path(run.folder, found.name).exists() for found in trainings)
+    seeds = len(run.spec.decision_rule.seeds)
+    what = "arms" if seeds == 1 else f"trainings ({len(arms)} arms, {seeds} seeds)"
+    return (
+        f"{run.plan['spec']}: {done} of {len(trainings)} {what} trained and scored, no verdict yet."
+    )

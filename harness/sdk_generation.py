@@ -6,6 +6,7 @@ What differs for this project was found by running its own tests on both:
 - ``tinker.RestClient`` is new in 0.38.
 - 0.33 asks the service for ``weights_info`` and creates a model before it loads a state into it;
   0.38 creates and loads in one call. The embedded service answers both.
+- The cookbook is another release, so pins of one generation are no pins of the other.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 SDK_PACKAGE = "tinker"
 CONSTRAINTS = {"0.33": "constraints-0.33.txt"}
 """Generations with a constraints file of their own; every other one: constraints.txt."""
+COOKBOOK_WHEELS = {
+    "0.5.7": "7d2490c5c4c4e1b5cf6a86be4a73e020a80e44cbbb4b071acf314d38fcd25f7f",
+    "0.5.8": "93e5d30a55a5c7e7b9d00660ff9f207f9cb8530d2434d5b193bcba781404e58a",
+}
+"""The stock code of both arms, by release; a wheel carries no commit id, so its bytes name it."""
+DEFAULT_COOKBOOK = "0.5.8"
+"""The release that the repository's own pins name."""
 
 
 def training_client(made: Any) -> tinker.TrainingClient:

@@ -16,6 +16,7 @@ from harness.fault_proxy import FaultProxy
 from harness.gates.standing import Standing
 from harness.gates.verdict import Outcome
 from harness.local_service.process import EmbeddedService
+from harness.pins import record_pins
 from harness.result import ResultDocument, read_result
 from harness.session import HarnessSession, Options
 from harness.stage_watch import Clock
@@ -105,7 +106,7 @@ class SmallRun:
         folder.mkdir(parents=True, exist_ok=True)
         spec = folder / "small.json"
         spec.write_text(json.dumps(small_spec()))
-        shutil.copy(ROOT / "specs" / "local.pins.json", folder / "small.pins.json")
+        record_pins(spec, ROOT)
         self.options = Options(
             ROOT, spec, artifacts=folder / "artifacts", gsm8k_dir=write_rows(folder / "rows")
         )

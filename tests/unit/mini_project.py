@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.gates.catalog import CATALOG, required_gate_ids
+from harness.pins import record_pins
 from harness.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -45,12 +47,21 @@ def required_ids() -> tuple[str, ...]:
     return required_gate_ids(load_spec(ROOT / "specs" / "local.json").spec)
 
 
+def pinned_local(folder: Path) -> Path:
+    """Copy the local spec into a folder and pin it to what is installed; return the copy.
+
+    The repository's own pins name the default SDK generation's cookbook; another may be installed.
+    """
+    path = Path(shutil.copy(ROOT / "specs" / "local.json", folder))
+    record_pins(path, ROOT)
+    return path
+
+
 def make_project(pytester: pytest.Pytester) -> Path:
     """Write spec, harness stand-in, fake gates for all required ids and fake arms."""
     root = pytester.path
     (root / "specs").mkdir()
-    for name in ("local.json", "local.pins.json"):
-        shutil.copy(ROOT / "specs" / name, root / "specs" / name)
+    pinned_local(root / "specs")
     for folder in ("harness", "tests/preflight", "tests/full"):
         (root / folder).mkdir(parents=True)
     (root / "harness" / "code.py").write_text("VALUE = 1\n")
@@ -70,6 +81,24 @@ def write_gates(root: Path, **bodies: str) -> None:
         mark = "\n@pytest.mark.live" if live[gate_id] else ""
         parts.append(bodies.get(gate_id, GATE.format(gate_id=gate_id, live=mark)))
     (root / "tests" / "preflight" / "test_gates.py").write_text("".join(parts))
+
+
+def as_checkout(root: Path) -> None:
+    """Make a small project a clean git checkout that holds the code that runs.
+
+    Without it a run there has no revision and no script to show, and its evidence is partial.
+    """
+    (root / "harness" / "code.py").unlink()
+    shutil.copytree(
+        ROOT / "harness",
+        root / "harness",
+        ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,
+    )
+    (root / ".gitignore").write_text("artifacts/\n")
+    by = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    for command in (("init", "-q"), ("add", "."), (*by, "commit", "-q", "-m", "as it ran")):
+        subprocess.run(["git", *command], cwd=root, check=True)
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:

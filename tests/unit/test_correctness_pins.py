@@ -10,7 +10,15 @@ import pytest
 
 from harness import pins
 from harness.errors import SpecError
-from harness.pins import Pins, current_pins, implementation_revision, pin_obstacles, record_pins
+from harness.pins import (
+    Pins,
+    baseline_revision,
+    current_pins,
+    implementation_revision,
+    pin_obstacles,
+    record_pins,
+)
+from harness.sdk_generation import COOKBOOK_WHEELS, DEFAULT_COOKBOOK
 from harness.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +37,44 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def install(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    monkeypatch.setattr(pins.metadata, "version", lambda _name: release)
+
+
 @pytest.mark.parametrize("spec_path", SPECS, ids=lambda path: path.stem)
-def test_the_recorded_revisions_are_those_of_the_tree(spec_path: Path) -> None:
+def test_the_recorded_revisions_are_those_of_the_tree_and_the_default_release(
+    spec_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The other SDK generation brings another cookbook; the repository's pins name the default's.
+    install(monkeypatch, DEFAULT_COOKBOOK)
     loaded = load_spec(spec_path)
     stale = pin_obstacles(loaded.spec, loaded.pins, ROOT)
-    renew = f"python -m harness pin specs/{spec_path.name}"
+    renew = f"python -m harness pin specs/{spec_path.name}, with the default SDK"
     assert loaded.pins == current_pins(ROOT), f"renew with: {renew}"
     assert stale == [], f"renew with: {renew}"
+
+
+def test_the_installed_cookbook_is_of_a_known_generation() -> None:
+    assert pins.metadata.version(pins.BASELINE_PACKAGE) in COOKBOOK_WHEELS
+
+
+@pytest.mark.parametrize("recorded_by", COOKBOOK_WHEELS)
+@pytest.mark.parametrize("installed", COOKBOOK_WHEELS)
+def test_pins_count_under_their_own_generation_and_name_both_under_another(
+    recorded_by: str, installed: str, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec_path = Path(shutil.copy(SPECS[0], tree / "trial.json"))
+    install(monkeypatch, recorded_by)
+    record_pins(spec_path, tree)
+    install(monkeypatch, installed)
+    loaded = load_spec(spec_path)
+    lines = pin_obstacles(loaded.spec, loaded.pins, tree)
+    if installed == recorded_by:
+        assert lines == []
+        return
+    (line,) = lines
+    pinned = baseline_revision(recorded_by)
+    assert f"pinned to {pinned!r}, installed is tinker-cookbook {installed};" in line
 
 
 def obstacles(tree: Path, recorded: Pins | None) -> list[str]:
@@ -54,11 +93,12 @@ def test_one_changed_byte_is_an_obstacle(changed: str, tree: Path) -> None:
     assert "python -m harness pin" in line
 
 
-def test_another_cookbook_is_an_obstacle(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = current_pins(tree)
-    monkeypatch.setattr(pins.metadata, "version", lambda _name: "0.6.1")
-    (line,) = obstacles(tree, recorded)
-    assert "0.5.8" in line
+def test_a_release_whose_wheel_is_not_known_cannot_be_pinned(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, "0.6.1")
+    (line,) = obstacles(tree, current_pins(tree))
+    assert f"pinned to 'tinker-cookbook {DEFAULT_COOKBOOK} wheel" in line
     assert "installed is tinker-cookbook 0.6.1" in line
 
 

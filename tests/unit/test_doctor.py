@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import socket
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from mini_project import ROOT
+from mini_project import ROOT, pinned_local
 from small_run import small_spec_json, write_rows, write_spec
 
+from harness import pins
 from harness.__main__ import main
 from harness.doctor import (
     disk_check,
@@ -24,6 +26,7 @@ from harness.doctor import (
     threads_check,
     variables_check,
 )
+from harness.sdk_generation import COOKBOOK_WHEELS
 from harness.service_access import MODEL_DIR
 from harness.spec import load_spec
 
@@ -72,14 +75,34 @@ def test_variables_are_said_to_be_set_and_never_shown() -> None:
     assert finding.found.startswith(said), finding.found
 
 
-def test_changed_code_fails_the_pins(tmp_path: Path) -> None:
-    assert pins_check(LOCAL, ROOT).word == "ok"
+@pytest.fixture
+def pinned(tmp_path: Path) -> Path:
+    """The local spec with pins of what is installed: the repository's name one cookbook."""
+    return pinned_local(tmp_path)
+
+
+def test_changed_code_fails_the_pins(tmp_path: Path, pinned: Path) -> None:
+    loaded = load_spec(pinned)
+    assert pins_check(loaded, ROOT).word == "ok"
     shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=lambda *_: ["model"])
     with (tmp_path / "harness" / "reference.py").open("a") as stream:
         stream.write("# reviewed again\n")
-    finding = pins_check(LOCAL, tmp_path)
+    finding = pins_check(loaded, tmp_path)
     assert finding.word == "fail"
-    assert finding.fix == f"python -m harness pin {LOCAL.path}"
+    assert finding.fix == f"python -m harness pin {pinned}"
+
+
+def test_pins_of_the_other_generation_fail_by_name(
+    pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_spec(pinned)
+    here = version("tinker-cookbook")
+    (other,) = set(COOKBOOK_WHEELS) - {here}
+    monkeypatch.setattr(pins.metadata, "version", lambda _name: other)
+    finding = pins_check(loaded, ROOT)
+    assert finding.word == "fail"
+    assert f"pinned to 'tinker-cookbook {here} wheel" in finding.found
+    assert f"installed is tinker-cookbook {other};" in finding.found
 
 
 def test_rows_are_counted_offline_and_unknown_where_they_need_a_network(tmp_path: Path) -> None:
@@ -150,11 +173,14 @@ def test_a_machine_without_loopback_fails(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_command_prints_one_line_a_check_and_their_sum(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    pinned: Path,
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
-    assert main(["doctor", str(ROOT / "specs" / "local.json")]) == 0
+    assert main(["doctor", str(pinned)]) == 0
     out = capsys.readouterr().out
     names = [line.split(":")[0].split()[-1] for line in out.splitlines()[:-2]]
     assert names == [

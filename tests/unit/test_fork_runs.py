@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,17 @@ from harness.errors import ArmError, StoreError, UsageError
 from harness.experiment import Experiment
 from harness.fork_cleanup import app_states, require_cleaned, still_up
 from harness.fork_run import keep_fork, new_run_id, record_fork, waiting_fork
+from harness.pins import record_pins
 from harness.session import HarnessSession, Options
-from harness.spec import LoadedSpec
+from harness.spec import LoadedSpec, load_spec
 
 REPORTED = {"model_name": "m", "optimizer_config": {"type": "adamw"}}
 
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> LoadedSpec:
-    shutil.copy(ROOT / "specs" / "local.pins.json", tmp_path / "spec.pins.json")
-    return write_spec(tmp_path, small_spec_json())
+    record_pins(write_spec(tmp_path, small_spec_json()).path, ROOT)
+    return load_spec(tmp_path / "spec.json")
 
 
 @pytest.fixture

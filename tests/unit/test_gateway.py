@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.experiment import Experiment
 from harness.health import require_health
 from harness.local_service.gateway import draw_tokens
 from harness.local_service.process import EmbeddedService, start_service
+from harness.pins import record_pins
 from harness.proxy_headers import headers_sent
 from harness.sdk_generation import training_client
 from harness.service import export_adapter
@@ -137,7 +137,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     folder = tmp_path_factory.mktemp("whole")
     spec = folder / "small.json"
     spec.write_text(json.dumps(small_spec()))
-    shutil.copy(ROOT / "specs" / "local.pins.json", folder / "small.pins.json")
+    record_pins(spec, ROOT)
     base_model = small_spec()["base_model"]
     with (
         pytest.MonkeyPatch.context() as patch,

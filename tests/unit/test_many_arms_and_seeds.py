@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from complete_run import NOTES, complete_run, edit_json, reseal
 from many_arms import RLOO, SEEDS, three_arms_two_seeds
-from mini_project import make_project
+from mini_project import as_checkout, make_project
 from small_run import GRPO, GS1, LOCAL_SPEC, TEST_ITEMS, write_rows
 
+from harness.__main__ import main
 from harness.evaluate import BASE_ARM
 from harness.evaluation_record import judge_evaluation
 from harness.experiment import Experiment
@@ -25,7 +26,7 @@ from harness.run_state import read_run_state
 from harness.session import HarnessSession, Options
 from harness.spec import parse_spec
 from harness.store import read_jsonl
-from harness.verify import exit_code, verify_run
+from harness.verify import verify_run
 
 TRAININGS = [f"{arm}.seed{seed}" for seed in SEEDS for arm in (GRPO, GS1, RLOO)]
 
@@ -187,9 +188,10 @@ def test_the_plugin_makes_one_case_a_training(pytester: pytest.Pytester) -> None
 @pytest.mark.live
 @pytest.mark.slow
 def test_three_arms_and_two_seeds_run_and_decide_on_the_embedded_service(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = many_arms_project(pytester)
+    as_checkout(root)
     session = session_of(root)
     try:
         prove_by_decree(session)
@@ -207,9 +209,12 @@ def test_three_arms_and_two_seeds_run_and_decide_on_the_embedded_service(
     assert document.verdict is not None
     assert document.outcome_reason != "incomplete_execution", document.summary
     assert sorted(document.completed_arms) == sorted([GRPO, GS1, RLOO])
-    checks = verify_run(experiment.run.folder, root / "rows")
-    wrong = [f"{c.outcome} {c.name}: {c.detail}" for c in checks if c.outcome is not Outcome.PASS]
-    assert exit_code(checks) == 0, wrong
+    folder = experiment.run.folder
+    for command in ("verify", "report"):
+        code = main([command, str(folder), "--gsm8k-dir", str(root / "rows")])
+        assert code == 0, f"{command} of the run: {capsys.readouterr().out}"
+    page = (folder / "report.html").read_text()
+    assert [name for name in TRAININGS if name not in page] == []
 
 
 def prove_by_decree(session: HarnessSession) -> None:

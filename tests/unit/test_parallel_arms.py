@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from harness.gates.standing import Standing
 from harness.gates.verdict import Outcome
 from harness.local_service.process import EmbeddedService, start_service
 from harness.manifest import check_manifest
+from harness.pins import record_pins
 from harness.session import HarnessSession, Options
 from tests.faults.forked_stage import run_forked
 from tests.faults.small_experiment import (
@@ -40,7 +40,7 @@ def whole_run(folder: Path, service: EmbeddedService, parallel: int) -> tuple[Pa
     folder.mkdir()
     spec = folder / "small.json"
     spec.write_text(json.dumps(small_spec()))
-    shutil.copy(ROOT / "specs" / "local.pins.json", folder / "small.pins.json")
+    record_pins(spec, ROOT)
     said: list[str] = []
     rows, artifacts = write_rows(folder / "rows"), folder / "artifacts"
     options = Options(ROOT, spec, artifacts=artifacts, gsm8k_dir=rows, parallel=parallel)

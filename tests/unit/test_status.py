@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from complete_run import complete_run, edit_json
-from mini_project import ROOT
+from mini_project import pinned_local
 from small_run import GRPO, GS1
 
 from harness.__main__ import main
@@ -21,7 +21,6 @@ from harness.run_state import read_run_state, run_lines
 from harness.session import HarnessSession
 from harness.status import follow, plain_printer, run_reader, spec_reader
 
-LOCAL = ROOT / "specs" / "local.json"
 PASS = {
     "outcome": "pass",
     "reason": "every measurement inside what is allowed",
@@ -56,7 +55,13 @@ def interrupted(run: Path, steps: int = 1) -> None:
 
 
 def session(artifacts: Path) -> HarnessSession:
-    return quiet_session(LOCAL, artifacts)
+    """Return a session on the local spec, pinned to what is installed."""
+    artifacts.mkdir(exist_ok=True)
+    return quiet_session(pinned_local(artifacts), artifacts)
+
+
+def same_spec(here: HarnessSession, command: str) -> str:
+    return f"{command} --spec={here.options.spec_path}"
 
 
 def prove(where: HarnessSession, binding: Binding, *gates: str, **changes: object) -> None:
@@ -133,17 +138,18 @@ def test_gates_are_proven_stale_failed_or_missing(tmp_path: Path) -> None:
     assert "    never run; needs the service" in lines
     assert lines[-2:] == [
         "run: none yet",
-        "next: see why and mend it: pytest -m preflight -k dry_activation",
+        f"next: see why and mend it: {same_spec(here, 'pytest -m preflight -k dry_activation')}",
     ]
 
 
 def test_the_next_command_follows_from_the_newest_run(tmp_path: Path, run: Path) -> None:
     here = session(tmp_path / "artifacts")
-    assert spec_reader(here)()[0][-1] == "next: pytest -m full"
+    full = same_spec(here, "pytest -m full")
+    assert spec_reader(here)()[0][-1] == f"next: {full}"
     runs = tmp_path / "artifacts" / "runs" / "local"
     runs.mkdir(parents=True)
     (runs / "latest").symlink_to(run)
-    assert "start a new run: pytest -m full" in spec_reader(here)()[0][-1]
+    assert f"start a new run: {full}" in spec_reader(here)()[0][-1]
     prove(here, here.binding(), *here.required)
     lines, has_ended = spec_reader(here)()
     assert has_ended
@@ -151,7 +157,7 @@ def test_the_next_command_follows_from_the_newest_run(tmp_path: Path, run: Path)
     interrupted(run)
     lines, has_ended = spec_reader(here)()
     assert not has_ended
-    assert lines[-1].endswith("this continues the run: pytest -m full")
+    assert lines[-1].endswith(f"this continues the run: {full}")
 
 
 def test_watching_shows_each_change_once_and_ends_with_the_run(run: Path, finished: Path) -> None:
