@@ -7,11 +7,12 @@ hooks and fixtures.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import ServiceError, UsageError
 from harness.gates.binding import Binding, bind, git_state
@@ -27,6 +28,9 @@ from harness.session_options import DEFAULT_SPEC as DEFAULT_SPEC
 from harness.session_options import Options as Options
 from harness.spec import LoadedSpec, load_spec
 from harness.step_line import ShowStep, plain_line
+
+if TYPE_CHECKING:
+    from harness.gates.not_offered import LastAnswer
 
 PACKAGE_ROOT = Path(__file__).parents[1]
 """Where the code that runs is; revisions are pinned against it."""
@@ -76,6 +80,8 @@ class HarnessSession:
         self.planned_arms: tuple[str, ...] = ()
         self._bound_at_start: Binding | None = None
         self._evidence: EvidenceWriter | None = None
+        self._answers: LastAnswer | None = None
+        self._noting = ExitStack()
         self._unsealed = False
 
     @property
@@ -201,6 +207,23 @@ class HarnessSession:
         self._evidence.gate_started(gate_id)
         return self._gate_run(gate_id).recorder
 
+    def note_answers(self) -> None:
+        """Note, from now on, what the service answers to the gates' own clients."""
+        if self._answers is None:
+            # Imported here: it brings the SDK, which sessions without a live gate do not need.
+            from harness.gates.not_offered import LastAnswer, answers_noted
+
+            self._answers = LastAnswer()
+            self._noting.enter_context(answers_noted(self._answers))
+
+    def not_offered(self, error: BaseException) -> str | None:
+        """Return what the service does not offer, by the error of a live gate; else None."""
+        if self._answers is None:
+            return None
+        from harness.gates.not_offered import not_offered
+
+        return not_offered(error, self._answers)
+
     def add_phase(self, gate_id: str, phase: Phase) -> None:
         """Note one report of a gate's test."""
         self._gate_run(gate_id).phases.append(phase)
@@ -278,6 +301,7 @@ class HarnessSession:
         if self._evidence is not None:
             self._evidence.close()
             self._evidence = None
+        self._noting.close()
         if "service" in self.__dict__:
             self.service.stop()
 
