@@ -18,6 +18,7 @@ from typing import Any, cast
 import tinker
 from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 
+from harness.closing_client import ClosingClient
 from harness.digest import sha256_file, sha256_json
 from harness.errors import NotOfferedError, ServiceError
 from harness.local_service.tokenizer import load_tokenizer
@@ -77,7 +78,7 @@ def sdk_client() -> tinker.ServiceClient:
             found=f"{' and '.join(missing)} not set",
             fix="set them, or use the embedded service (--service embedded)",
         )
-    return tinker.ServiceClient()
+    return ClosingClient()
 
 
 def create_initial_state(
