@@ -19,7 +19,17 @@ from typing import Any
 
 import torch
 
-from benchmarks import ROOT, advantages, arm_time, client_step, decoding, growth, records, suite
+from benchmarks import (
+    ROOT,
+    advantages,
+    arm_time,
+    client_step,
+    decoding,
+    growth,
+    records,
+    skyrl,
+    suite,
+)
 from benchmarks.planned import planned_run
 from benchmarks.rows import Row, table
 from benchmarks.train_step import train_step
@@ -27,14 +37,6 @@ from harness.local_service.process import start_service
 from harness.store import write_json_atomic
 
 Group = Callable[[], list[Row]]
-SKYRL = Row(
-    "the same experiment on SkyRL's CPU backend",
-    "–",
-    None,
-    "x",
-    why="not run here: SkyRL's training back ends need packages and models that are not in this"
-    " project's pinned set and cannot be had without a network",
-)
 
 
 def groups(options: argparse.Namespace, folder: Path) -> dict[str, Group]:
@@ -60,7 +62,7 @@ def groups(options: argparse.Namespace, folder: Path) -> dict[str, Group]:
             lambda service: decoding.evaluation(service, planned_run(folder / "plan", 2), quick)
         ),
         "arm": live(lambda service: [arm_time.arm_time(service, folder, quick)]),
-        "skyrl": lambda: [SKYRL],
+        "skyrl": lambda: [skyrl.recorded_row()],
         "suite": lambda: [suite.suite_time(options.suite_log)],
         "plugin": lambda: [suite.plugin_overhead(quick)],
         "growth by prompts": lambda: growth.prompts(quick),

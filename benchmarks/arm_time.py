@@ -44,7 +44,12 @@ def stock_arm(run: PlannedRun, arm_name: str, log_path: Path) -> None:
     asyncio.run(train.main(training_config(run.spec, arm, dataset, log_path, uri)))
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
+def run_module(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run a module of this project to its end, with variables of its own.
+
+    Raises:
+        ChildProcessError: when it ends with anything but 0.
+    """
     variables = {**os.environ, **environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", *command],
@@ -72,12 +77,12 @@ def arm_time(service: EmbeddedService, folder: Path, quick: bool) -> Row:
 
     def ours() -> None:
         copy = Path(shutil.copytree(run.folder, folder / f"ours-{next(numbers)}"))
-        _run(["harness.arm", str(copy), name], service.environment())
+        run_module(["harness.arm", str(copy), name], service.environment())
 
     def bare() -> None:
         log = folder / f"stock-{next(numbers)}"
         command = ["benchmarks.arm_time", str(run.folder), name, str(log)]
-        _run(command, service.environment())
+        run_module(command, service.environment())
 
     pairs = in_turns(ours, bare, 2 if quick else 5)
     facts: dict[str, Any] = pairs.facts() | {"steps": steps, "arm": name}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ _PREFIX = "/api/v1/"
 _LEAST_GAP_S = 1.0
 
 
+NO_ANSWER = "no answer yet"
+
+
 class AnswerLog:
     """Writes one stage's events.
 
@@ -48,6 +51,7 @@ class AnswerLog:
         self.redactor = redactor
         self.clock = clock
         self.failure: StoreError | None = None
+        self.last_answer = NO_ANSWER
         self._written_s: dict[str, float] = {}
         self._refused: dict[str, bool] = {}
         self._lock = threading.Lock()
@@ -65,6 +69,7 @@ class AnswerLog:
             return
         kind = kind_of_answer(status, text)
         with self._lock:
+            self.last_answer = f"{endpoint} answered {status}"
             if kind is not None:
                 said = one_clause(self.redactor.redact(f"{status} {endpoint}: {text}"))
                 self._refusal(endpoint, {"endpoint": endpoint, "fault": kind, "message": said})
@@ -107,13 +112,21 @@ class AnswerLog:
 @contextmanager
 def observed_answers(log: AnswerLog) -> Iterator[None]:
     """Let every SDK client that is made in the block report its answers to ``log``."""
-    original = AsyncAPIClient.__init__
 
     async def look(response: httpx.Response) -> None:
         path = response.request.url.path
         readable = response.status_code >= 400 or path == f"{_PREFIX}create_session"
         text = (await response.aread()).decode("utf-8", "replace") if readable else ""
         log.answer(path, response.status_code, text)
+
+    with looked_at(look):
+        yield
+
+
+@contextmanager
+def looked_at(look: Callable[[httpx.Response], Awaitable[None]]) -> Iterator[None]:
+    """Let every SDK client that is made in the block show its answers before it reads them."""
+    original = AsyncAPIClient.__init__
 
     def with_hook(client: Any, *args: Any, **kwargs: Any) -> None:
         original(client, *args, **kwargs)

@@ -87,6 +87,10 @@ class ServiceError(HarnessError, RuntimeError):
     """The training service cannot be reached or did not do what was asked."""
 
 
+class NotOfferedError(ServiceError):
+    """An answer of the service lacks what is measured with; the sentence names the route."""
+
+
 class ArmError(HarnessError, RuntimeError):
     """An arm broke one of the conditions under which its training counts."""
 

@@ -18,6 +18,7 @@ import tinker
 from harness.arm import arm_folder, next_attempt, read_done
 from harness.attempt_progress import AttemptProgress
 from harness.capacity import CapacityExhaustedError
+from harness.closing_client import ClosingClient
 from harness.conclusion import decide_run
 from harness.deviations import with_executed
 from harness.errors import ArmError, StoreError
@@ -118,7 +119,7 @@ class Experiment:
         """Return an SDK client of the session's service, to be used in a with statement."""
         environment = self.session.service.environment()
         os.environ["TINKER_TELEMETRY"] = "0"
-        return tinker.ServiceClient(
+        return ClosingClient(
             base_url=environment["TINKER_BASE_URL"], api_key=environment["TINKER_API_KEY"]
         )
 

@@ -18,8 +18,9 @@ from typing import Any, cast
 import tinker
 from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 
+from harness.closing_client import ClosingClient
 from harness.digest import sha256_file, sha256_json
-from harness.errors import ServiceError
+from harness.errors import NotOfferedError, ServiceError
 from harness.local_service.tokenizer import load_tokenizer
 from harness.proxy_headers import dressed
 from harness.sdk_generation import rest_client, training_client
@@ -77,7 +78,7 @@ def sdk_client() -> tinker.ServiceClient:
             found=f"{' and '.join(missing)} not set",
             fix="set them, or use the embedded service (--service embedded)",
         )
-    return tinker.ServiceClient()
+    return ClosingClient()
 
 
 def create_initial_state(
@@ -135,7 +136,7 @@ def adapter_digest(folder: Path) -> str:
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ServiceError(
+        raise NotOfferedError(
             "the exported adapter holds no tensors",
             expected="at least one .safetensors file",
             found=str(sorted(path.name for path in folder.iterdir())),
@@ -152,7 +153,7 @@ def _download(url: str, relative: str) -> bytes:
             return response.read()
     except (urllib.error.URLError, OSError, ValueError) as error:
         # The address is signed, so it never appears in the message.
-        raise ServiceError(
+        raise NotOfferedError(
             "a file of an exported adapter cannot be downloaded",
             expected=relative,
             found=type(error).__name__,
@@ -177,7 +178,7 @@ def fixed_batch_logprobs(
         for datum in batch
     ]
     if len(result.loss_fn_outputs) != len(batch):
-        raise ServiceError(
+        raise NotOfferedError(
             "the service did not answer every datum of the fixed batch",
             expected=f"{len(batch)} outputs",
             found=f"{len(result.loss_fn_outputs)} outputs",
@@ -186,5 +187,7 @@ def fixed_batch_logprobs(
         )
     outputs = hashlib.sha256()
     for output in result.loss_fn_outputs:
+        if "logprobs" not in output:
+            raise NotOfferedError("forward answered without logprobs")
         outputs.update(output["logprobs"].to_torch().numpy().tobytes())
     return sha256_json(inputs), outputs.hexdigest()

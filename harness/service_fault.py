@@ -8,6 +8,7 @@ errors where a stage ends. Pure functions; contract §10.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,9 @@ from tinker.lib.retryable_exception import RetryableException
 from harness.errors import ServiceError
 
 MOST_CHARACTERS = 200
+REAL_STATUS = "harness_status"
+"""Extension of a response whose status was handed to the SDK as another one."""
+_SPEAKERS = frozenset({"tinker", "tinker_cookbook", "harness", "tests"})
 _CAPACITY_WORDS = re.compile(r"capacity[ _-]+exhausted", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 
@@ -47,6 +51,7 @@ _STATUS_KINDS = {
     402: FaultKind.BILLING,
     410: FaultKind.GONE,
     429: FaultKind.CAPACITY,
+    501: FaultKind.FAULTY,
     503: FaultKind.CAPACITY,
 }
 _PROBLEMS = {
@@ -65,6 +70,24 @@ _FIXES = {
 }
 
 
+class ServiceFaultError(ServiceError):
+    """A judged fault of the service.
+
+    Attributes:
+        kind: what it means.
+    """
+
+    def __init__(self, kind: FaultKind, message: str, where: str) -> None:
+        self.kind = kind
+        super().__init__(
+            _PROBLEMS[kind],
+            expected="an answer to the request",
+            found=message,
+            where=where,
+            fix=_FIXES[kind],
+        )
+
+
 @dataclass(frozen=True)
 class Fault:
     """A judged answer or error.
@@ -77,15 +100,9 @@ class Fault:
     kind: FaultKind
     message: str
 
-    def error(self, where: str) -> ServiceError:
+    def error(self, where: str) -> ServiceFaultError:
         """Return the error that says so."""
-        return ServiceError(
-            _PROBLEMS[self.kind],
-            expected="an answer to the request",
-            found=self.message,
-            where=where,
-            fix=_FIXES[self.kind],
-        )
+        return ServiceFaultError(self.kind, self.message, where)
 
 
 def kind_of_answer(status: int, text: str) -> FaultKind | None:
@@ -104,19 +121,63 @@ def kind_of_answer(status: int, text: str) -> FaultKind | None:
 
 def fault_of_error(error: BaseException) -> Fault | None:
     """Judge the error that ended a stage; None when the service is not what failed."""
-    for part in _causes(error):
+    for part in causes_of(error):
         if kind := _kind_of_exception(part):
-            return Fault(kind, one_clause(f"{type(part).__name__}: {part}"))
+            return Fault(kind, one_clause(_told(part)))
     return None
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def unusable_answer(error: Exception, last_answer: str) -> Fault | None:
+    """Judge an error that the SDK raised while it read an answer; None for any other.
+
+    The SDK takes a service of its own generation for granted: a field that is missing ends in an
+    assertion, a KeyError or a ValueError of its own code.
+
+    Args:
+        error: what ended the work.
+        last_answer: route and status of the answer before it.
+    """
+    if not any(_raised_by_sdk(part) for part in causes_of(error)):
+        return None
+    said = " ".join(str(error).split()) or "no message"
+    return Fault(
+        FaultKind.FAULTY,
+        one_clause(f"{last_answer}, which the SDK cannot use: {type(error).__name__}: {said}"),
+    )
+
+
+def _raised_by_sdk(error: BaseException) -> bool:
+    """Return whether the innermost frame of the SDK or of its callers is the SDK's."""
+    named = [
+        str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
+    ours = [name for name in named if name in _SPEAKERS]
+    return bool(ours) and ours[-1] == "tinker"
+
+
+def _told(error: BaseException) -> str:
+    """Return what an error says, with the route of the answer where it knows one."""
+    name = type(error).__name__
+    if isinstance(error, tinker.APIStatusError):
+        status = error.response.extensions.get(REAL_STATUS, error.status_code)
+        return f"{name}: {route_of(error.request)} answered {status}: {error}"
+    return f"{name}: {error}"
+
+
+def route_of(request: httpx.Request) -> str:
+    """Return the method and path of a request, with what a future's result is of."""
+    asked = request.headers.get("X-Tinker-Request-Type")
+    return f"{request.method} {request.url.path}{f' ({asked})' if asked else ''}"
+
+
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error, what it was raised from, and the members of groups."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):
             for member in error.exceptions:
-                yield from _causes(member)
+                yield from causes_of(member)
         error = error.__cause__
 
 

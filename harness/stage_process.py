@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.answer_log import LOG_VARIABLE, AnswerLog, observed_answers
 from harness.proxy_headers import stage_headers
 from harness.redact import Redactor
-from harness.service_fault import EXIT_CODES, fault_of_error
+from harness.service_fault import EXIT_CODES, fault_of_error, unusable_answer
 
 
 def run_stage_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -38,6 +38,9 @@ def run_stage_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) ->
         except Exception as error:
             fault = fault_of_error(error)
             if fault is None:
+                # The traceback stays in the log: only the SDK's authors could say it better.
+                if log is not None and (unusable := unusable_answer(error, log.last_answer)):
+                    log.ended(unusable)
                 raise
             if log is not None:
                 log.ended(fault)

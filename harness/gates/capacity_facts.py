@@ -16,6 +16,7 @@ import tinker
 
 from harness.answer_log import AnswerLog, observed_answers
 from harness.capacity import CapacityState
+from harness.closing_client import ClosingClient
 from harness.fault_proxy import FaultProxy, Rule, fault_proxy, status
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
@@ -68,9 +69,7 @@ def _one_status(
     log = AnswerLog(path, Redactor.from_environment(environment))
     with (
         observed_answers(log),
-        tinker.ServiceClient(
-            base_url=proxy.base_url, api_key=environment["TINKER_API_KEY"]
-        ) as client,
+        ClosingClient(base_url=proxy.base_url, api_key=environment["TINKER_API_KEY"]) as client,
     ):
         found = _completions(probe, client)
     rows = read_jsonl(path) if path.exists() else ()

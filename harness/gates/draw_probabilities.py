@@ -19,6 +19,7 @@ from scipy.stats import chi2, norm
 
 from harness.gates.fact import VACUOUS, Fact
 from harness.gates.live_probe import LiveProbe, sample_each
+from harness.gates.not_offered import drawn_logprobs, lacks
 
 FALSE_ALARM = 1e-5
 """Probability that honest sampling fails one of the two tests, each by its asymptotic tail."""
@@ -96,8 +97,9 @@ def _cells(
     found: list[tuple[dict[int, float], int]] = []
     for future, (prompt_T, one) in zip(pending, places, strict=True):
         tops = (future.result().topk_prompt_logprobs or [])[len(prompt_T) :]
-        # A service without top-k gives no cells at all, which the resolution then shows.
         found += [(dict(top), token) for top, token in zip(tops, one.tokens, strict=False) if top]
+    if not found:
+        raise lacks("asample", "topk_prompt_logprobs")
     return found
 
 
@@ -132,7 +134,7 @@ def uncertain_prefixes(
     """
     found: list[tuple[float, int, list[int]]] = []
     for i, (prompt_T, one) in enumerate(zip(prompts_P, sequences_P, strict=True)):
-        logprobs = list(one.logprobs or [0.0])
+        logprobs = drawn_logprobs(one) or [0.0]
         place = int(np.argmin(logprobs))
         found.append((logprobs[place], i, [*prompt_T, *list(one.tokens)[:place]]))
     return [prefix_T for _, _, prefix_T in sorted(found)[:PREFIXES]]
@@ -142,9 +144,7 @@ def _next_token_test(probe: LiveProbe, prefixes_P: Sequence[Sequence[int]]) -> t
     """Return the tail probability and degrees of freedom over all prefixes, at temperature 1."""
     params = [probe.params(temperature=1.0, seed=9000 + i, max_tokens=1) for i in range(PREFIXES)]
     rows = sample_each(probe.sampler, prefixes_P, params, DRAWS)
-    found = [
-        pearson([(one.tokens[0], (one.logprobs or [math.nan])[0]) for one in row]) for row in rows
-    ]
+    found = [pearson([(one.tokens[0], drawn_logprobs(one)[0]) for one in row]) for row in rows]
     freedom = sum(part for _, part in found)
     statistic = math.fsum(value for value, _ in found)
     return float(chi2.sf(statistic, max(1, freedom))), freedom

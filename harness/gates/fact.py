@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.errors import NotOfferedError
 from harness.gates.recorder import GateRecorder, Scalar, within
 
 VACUOUS = "too little was compared for the gate to mean anything"
@@ -47,10 +48,13 @@ class Measured:
     Attributes:
         facts: what decides, in the order in which a gate checks it.
         notes: diagnostics that decide nothing, strict JSON.
+        lacking: what the service does not report, each with its route; without it the gate is
+            unknown at best.
     """
 
     facts: tuple[Fact, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
 
     def failures(self) -> list[Fact]:
         """Return the facts that break their rules."""
@@ -61,8 +65,11 @@ class Measured:
 
         Raises:
             GateError: at the first fact outside its rule.
+            NotOfferedError: when every fact holds and something is lacking.
         """
         for name, value in self.notes.items():
             gate.note(name, value)
         for fact in self.facts:
             gate.check(fact.name, fact.value, effect=fact.effect, where=fact.where, **fact.rule)
+        if self.lacking:
+            raise NotOfferedError("; ".join(self.lacking))

@@ -42,14 +42,14 @@ class InitialIdentity:
         other_seed_sha256: adapter of a state made with another seed.
         starts: one row an arm.
         reported_model: the model name the service gives for the client.
-        reported_rank: the rank it gives.
+        reported_rank: the rank it gives; None when it gives none.
     """
 
     initial_sha256: str
     other_seed_sha256: str
     starts: tuple[StartOfArm, ...]
     reported_model: str
-    reported_rank: int
+    reported_rank: int | None
 
 
 def measure_initial_identity(
@@ -84,7 +84,7 @@ def measure_initial_identity(
         other_seed_sha256=other.adapter_sha256,
         starts=tuple(starts),
         reported_model=str(initial.reported.get("model_name", "")),
-        reported_rank=int(initial.reported.get("lora_rank", 0)),
+        reported_rank=initial.reported.get("lora_rank"),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import tinker
 
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
+from harness.gates.not_offered import lacks, target_logprobs
 from harness.problems import Problem
 from harness.sdk_generation import sampling_client, training_client
 from harness.spec_model import ExperimentSpec
@@ -155,7 +156,10 @@ def sample_each(
         client.sample(tinker.ModelInput.from_ints(list(prompt_T)), count, params)
         for prompt_T, params in zip(prompts_P, params_P, strict=True)
     ]
-    return [list(future.result().sequences) for future in pending]
+    drawn = [list(future.result().sequences) for future in pending]
+    if short := [len(row) for row in drawn if len(row) != count]:
+        raise lacks("asample", f"{count} sequences a request: {short[0]} given")
+    return drawn
 
 
 def scored_datum(row: Scored, weight: float = 1.0) -> tinker.Datum:
@@ -175,20 +179,20 @@ def scored_datum(row: Scored, weight: float = 1.0) -> tinker.Datum:
 def trainer_logprobs(training: tinker.TrainingClient, rows: Sequence[Scored]) -> np.ndarray:
     """Return the trainer's log-probabilities of all completions' tokens, float64, end to end."""
     result = training.forward([scored_datum(row) for row in rows], "cross_entropy").result()
-    parts = [
-        output["logprobs"].to_numpy()[-len(completion_C) :]
-        for output, (_, completion_C) in zip(result.loss_fn_outputs, rows, strict=True)
-    ]
-    return np.concatenate(parts).astype(np.float64)
+    return np.concatenate(target_logprobs(result, [len(completion) for _, completion in rows]))
 
 
 def sampler_logprobs(client: tinker.SamplingClient, rows: Sequence[Scored]) -> np.ndarray:
     """Return the sampler's own scores of all completions' tokens, float64, end to end."""
     pending = [client.compute_logprobs(tinker.ModelInput.from_ints([*p, *c])) for p, c in rows]
-    parts = [
-        np.asarray(future.result()[-len(completion_C) :], dtype=np.float64)
-        for future, (_, completion_C) in zip(pending, rows, strict=True)
-    ]
+    parts: list[np.ndarray] = []
+    for future, (_, completion_C) in zip(pending, rows, strict=True):
+        scores = (future.result() or [])[-len(completion_C) :]
+        given = [score for score in scores if score is not None]
+        if len(given) != len(completion_C):
+            wanted = len(completion_C)
+            raise lacks("asample", f"prompt_logprobs of {wanted} tokens: {len(given)} given")
+        parts.append(np.asarray(given, dtype=np.float64))
     return np.concatenate(parts)
 
 

@@ -27,22 +27,28 @@ def measure_model(probe: LiveProbe, announced: Mapping[str, Any] | None) -> Meas
             where the protocol has no revision to compare.
 
     Returns:
-        facts; only those on the capabilities when they do not list the model.
+        facts; only those on the capabilities when they do not list the model. What the service
+        does not report of context, name or rank is lacking.
     """
     spec = probe.spec
     wrong = "another model or capacity would be tested than the one that was planned"
-    listed = _listed(probe, wrong)
-    if any(not fact.holds for fact in listed):
-        return Measured(tuple(listed))
+    lacking: list[str] = []
+    facts = _listed(probe, wrong, lacking)
+    if any(not fact.holds for fact in facts):
+        return Measured(tuple(facts))
     training = probe.new_trainer()
-    reported = training.get_info().model_name or ""
-    facts = [*listed, Fact("base model in get_info", reported, {"equals": spec.base_model}, wrong)]
+    if reported := training.get_info().model_name:
+        rule = {"equals": spec.base_model}
+        facts.append(Fact("base model in get_info", reported, rule, wrong))
+    else:
+        lacking.append("get_info answered without the model's name")
     for rank in sorted({spec.lora_rank, max(1, spec.lora_rank // 2)}):
-        facts += _rank_facts(probe, probe.new_trainer(rank=rank), rank, wrong)
+        facts += _rank_facts(probe, probe.new_trainer(rank=rank), rank, wrong, lacking)
     if announced is not None and spec.embedded is not None:
         found, rule = announced.get("model_sha256"), {"equals": spec.embedded.base_model_sha256}
         facts.append(Fact("sha256 of the model's weights", str(found), rule, wrong))
-    return Measured((*facts, *_seed_facts(probe), *_same_base(probe, training)))
+    facts += [*_seed_facts(probe), *_same_base(probe, training)]
+    return Measured(tuple(facts), lacking=tuple(dict.fromkeys(lacking)))
 
 
 def _same_base(probe: LiveProbe, training: tinker.TrainingClient) -> list[Fact]:
@@ -75,16 +81,18 @@ def _seed_facts(probe: LiveProbe) -> list[Fact]:
     ]
 
 
-def _listed(probe: LiveProbe, wrong: str) -> list[Fact]:
+def _listed(probe: LiveProbe, wrong: str, lacking: list[str]) -> list[Fact]:
     with warnings.catch_warnings():
         # The replacement for this call, tinker.RestClient, does not share the client's headers.
         warnings.simplefilter("ignore", FutureWarning)
         models = probe.client.get_server_capabilities().supported_models
     name = probe.spec.base_model
     found = [model for model in models if model.model_name == name]
-    context = [model.max_context_length or 0 for model in found]
+    context = [model.max_context_length for model in found if model.max_context_length]
+    if found and not context:
+        lacking.append("get_server_capabilities answered without a longest context")
     refused = [model for model in found if False in (model.trainable, model.sampleable)]
-    return [
+    facts = [
         Fact("times the capabilities list the base model", len(found), {"equals": 1}, wrong, name),
         Fact(
             "models listed as not trainable or not sampleable",
@@ -93,31 +101,37 @@ def _listed(probe: LiveProbe, wrong: str) -> list[Fact]:
             wrong,
             name,
         ),
+    ]
+    facts += [
         Fact(
             "longest context, tokens",
-            max(context, default=0),
+            longest,
             {"at_least": probe.spec.max_seq_len},
             "long prompts or answers would be refused in the middle of the run",
             name,
-        ),
+        )
+        for longest in context
     ]
+    return facts
 
 
 def _rank_facts(
-    probe: LiveProbe, training: tinker.TrainingClient, asked: int, wrong: str
+    probe: LiveProbe,
+    training: tinker.TrainingClient,
+    asked: int,
+    wrong: str,
+    lacking: list[str],
 ) -> list[Fact]:
     folder = probe.folder / f"{probe.label}-rank-{asked}"
     export_adapter(probe.client, training, f"{probe.label}-rank-{asked}", folder)
     ranks = [min(value.shape) for name, value in exported_tensors(folder) if "lora_A" in name]
     where = f"asked for {asked}"
+    reported = training.get_info().lora_rank
+    if reported is None:
+        lacking.append("get_info answered without a LoRA rank")
+    said = [] if reported is None else [reported]
     return [
-        Fact(
-            "LoRA rank in get_info",
-            training.get_info().lora_rank or 0,
-            {"equals": asked},
-            wrong,
-            where,
-        ),
+        *(Fact("LoRA rank in get_info", rank, {"equals": asked}, wrong, where) for rank in said),
         Fact("exported A matrices", len(ranks), {"at_least": 1}, VACUOUS, where),
         Fact(
             "smallest rank of an exported A", min(ranks, default=0), {"equals": asked}, wrong, where

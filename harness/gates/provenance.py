@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.errors import NotOfferedError
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.initial_identity import InitialIdentity
 from harness.gates.verdict import Outcome
@@ -21,7 +22,13 @@ def identity_facts(spec: ExperimentSpec, found: InitialIdentity, evidence: str) 
         spec: the experiment.
         found: what was measured.
         evidence: where the measurement is kept.
+
+    Raises:
+        NotOfferedError: when the service does not say which model it serves: there is no record
+            of a start without a base.
     """
+    if not found.reported_model:
+        raise NotOfferedError("get_info answered without the model's name")
     record = provenance_of(spec, found, evidence)
     findings = judge_provenance(record, spec)
     failed = [str(item) for item in findings if item.outcome is Outcome.FAIL]
@@ -50,12 +57,6 @@ def identity_facts(spec: ExperimentSpec, found: InitialIdentity, evidence: str) 
             "another model would be tested",
         ),
         Fact(
-            "LoRA rank the service reports",
-            found.reported_rank,
-            {"equals": spec.lora_rank},
-            "another capacity would be tested",
-        ),
-        Fact(
             "rules of contract §3 that the record breaks",
             len(failed),
             {"equals": 0},
@@ -63,13 +64,20 @@ def identity_facts(spec: ExperimentSpec, found: InitialIdentity, evidence: str) 
             "; ".join(failed[:2]),
         ),
     ]
+    lacking: list[str] = []
+    if found.reported_rank is None:
+        lacking.append("get_info answered without a LoRA rank")
+    else:
+        rank, rule = found.reported_rank, {"equals": spec.lora_rank}
+        other = "another capacity would be tested"
+        facts.append(Fact("LoRA rank the service reports", rank, rule, other))
     notes = {
         "initialization_provenance": record.to_json(),
         "unverified": unverified,
         "starts": [dict(vars(start)) for start in found.starts],
         "initial_sha256": found.initial_sha256,
     }
-    return Measured(tuple(facts), notes)
+    return Measured(tuple(facts), notes, tuple(lacking))
 
 
 def provenance_of(spec: ExperimentSpec, found: InitialIdentity, evidence: str) -> Provenance:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import tinker
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, update
@@ -102,8 +102,9 @@ def exported_tensors(folder: Path) -> list[tuple[str, np.ndarray]]:
     """Return (name, float64 values) of every tensor in an exported adapter's folder."""
     found: list[tuple[str, np.ndarray]] = []
     for path in sorted(folder.glob("*.safetensors")):
+        # Through torch, because numpy knows no bfloat16.
         tensors = load_file(path)
-        found += [(name, tensors[name].astype(np.float64)) for name in sorted(tensors)]
+        found += [(name, tensors[name].double().numpy()) for name in sorted(tensors)]
     return found
 
 

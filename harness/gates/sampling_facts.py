@@ -23,6 +23,7 @@ from harness.gates.draw_probabilities import (
 )
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
+from harness.gates.not_offered import drawn_logprobs, lacks
 
 GREEDY_PROMPTS = 16
 GREEDY_REPEATS = 8
@@ -105,6 +106,8 @@ def _below_argmax(
         response, size = future.result(), len(sequence.tokens)
         scores = (response.prompt_logprobs or [])[-size:]
         tops = (response.topk_prompt_logprobs or [])[-size:]
+        if len(scores) != size or len(tops) != size:
+            raise lacks("asample", "prompt_logprobs and topk_prompt_logprobs of every token")
         gaps += [
             top[0][1] - score
             for score, top in zip(scores, tops, strict=True)
@@ -182,4 +185,4 @@ def _clone_share(groups: Sequence[Sequence[tinker.SampledSequence]]) -> float:
 
 def _repeat_probability(sequences: Sequence[tinker.SampledSequence]) -> float:
     """Estimate Σ p(x)² as the mean of p(x) over completions drawn from p."""
-    return float(np.mean([math.exp(math.fsum(one.logprobs or [])) for one in sequences]))
+    return float(np.mean([math.exp(math.fsum(drawn_logprobs(one))) for one in sequences]))

@@ -21,6 +21,7 @@ import tinker
 from safetensors import safe_open
 
 from harness.gates.live_probe import LiveProbe, update
+from harness.gates.not_offered import target_logprobs
 from harness.loss import DatumArrays, importance_ratios
 from harness.sdk_generation import training_client
 from harness.service import export_adapter
@@ -109,7 +110,15 @@ class ParityBench:
     @cached_property
     def _start_logprobs_D(self) -> list[FloatArray]:  # noqa: N802 - shape suffix
         scored = [cross_entropy_datum(sequence, sequence.mask) for sequence in self.sequences_D]
-        return returned_logprobs(self.fresh().forward(scored, "cross_entropy").result())
+        return self.returned(self.fresh().forward(scored, "cross_entropy").result())
+
+    def returned(self, output: tinker.ForwardBackwardOutput) -> list[FloatArray]:
+        """Return the log-probabilities of each datum's targets as the service sent them, float64.
+
+        Raises:
+            NotOfferedError: when one is missing.
+        """
+        return target_logprobs(output, [len(one.mask) for one in self.sequences_D])
 
     def arrays_D(  # noqa: N802 - shape suffix
         self, data_D: Sequence[tinker.Datum], logprobs_D: Sequence[FloatArray]
@@ -158,11 +167,6 @@ def negated(datum: tinker.Datum) -> tinker.Datum:
     inputs = dict(datum.loss_fn_inputs)
     inputs["advantages"] = _float32(-_input(datum, "advantages"))
     return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
-
-
-def returned_logprobs(output: tinker.ForwardBackwardOutput) -> list[FloatArray]:
-    """Return the log-probabilities of each datum's targets as the service sent them, float64."""
-    return [one["logprobs"].to_numpy().astype(np.float64) for one in output.loss_fn_outputs]
 
 
 def trained_ratios(arrays_D: Sequence[DatumArrays]) -> FloatArray:

@@ -17,6 +17,7 @@ from harness.gates.live_probe import (
     trainer_logprobs,
     update,
 )
+from harness.gates.not_offered import drawn_logprobs
 from harness.sdk_generation import sampling_client
 
 ROWS = 8
@@ -56,7 +57,7 @@ def _rollouts(probe: LiveProbe, sampler: tinker.SamplingClient) -> tuple[list[Sc
     params = [probe.params(seed=i) for i in range(len(prompts_P))]
     drawn = [row[0] for row in sample_each(sampler, prompts_P, params)]
     rows = list(zip(prompts_P, [list(one.tokens) for one in drawn], strict=True))
-    given = [value for one in drawn for value in one.logprobs or []]
+    given = [value for one in drawn for value in drawn_logprobs(one)]
     return [(prompt, tokens) for prompt, tokens in rows], np.asarray(given, dtype=np.float64)
 
 

@@ -24,11 +24,11 @@ import torch
 from harness.correctness import parity_errors
 from harness.gates.fact import Fact, Measured
 from harness.gates.live_probe import EXACT, LiveProbe
+from harness.gates.not_offered import metric_of
 from harness.gates.service_batch import (
     FloatArray,
     ParityBench,
     negated,
-    returned_logprobs,
     trained_ratios,
 )
 from harness.gates.service_parity import LOSS_TOLERANCE, batch_facts
@@ -80,7 +80,7 @@ def measure_gradient_parity(probe: LiveProbe) -> Measured:
     output = built_in.forward_backward(bench.data_D, "importance_sampling").result()
     _step(built_in, _linear(probe))
     gradient = -bench.change(built_in)
-    arrays_D = bench.arrays_D(bench.data_D, returned_logprobs(output))
+    arrays_D = bench.arrays_D(bench.data_D, bench.returned(output))
     facts = [
         *_twin_facts(bench, gradient, allowed),
         _difference_fact(bench, gradient, allowed),
@@ -145,12 +145,12 @@ def _twin_facts(
 
 def _surrogate_facts(bench: ParityBench, result: tinker.ForwardBackwardOutput) -> Iterator[Fact]:
     """Compare the loss and the weights that the SDK sent with float64 ``A * ratio``."""
-    logprobs_D = returned_logprobs(result)
+    logprobs_D = bench.returned(result)
     terms_D = importance_sampling_gradient(bench.arrays_D(bench.data_D, logprobs_D))
     surrogate_D = [terms_T * logp_T for terms_T, logp_T in zip(terms_D, logprobs_D, strict=True)]
     for key, parts_D in (("loss:sum", terms_D), ("surrogate_loss:sum", surrogate_D)):
         terms_T = np.concatenate(parts_D)
-        gap = abs(result.metrics[key] - float(terms_T.sum())) / float(np.abs(terms_T).sum())
+        gap = abs(metric_of(result, key) - float(terms_T.sum())) / float(np.abs(terms_T).sum())
         yield Fact(
             f"client-side loss: |{key} - float64| over the terms' magnitude",
             gap,
@@ -169,7 +169,7 @@ def _difference_fact(bench: ParityBench, gradient: FloatArray, allowed: Gradient
         client.forward_backward(data_D, "importance_sampling").result()
         _step(client, _linear(bench.probe, shrink))
         moved = client.forward(bench.data_D, "importance_sampling").result()
-        losses.append(moved.metrics["loss:sum"])
+        losses.append(metric_of(moved, "loss:sum"))
     slope = (losses[1] - losses[0]) / (2 * DIFFERENCE_STEP)
     return Fact(
         "relative gap between gradient and central difference of loss:sum",

@@ -17,11 +17,11 @@ import tinker
 from harness.correctness import lr_scaling_error
 from harness.gates.fact import Fact, Measured
 from harness.gates.live_probe import EXACT, PROBE_LEARNING_RATE, LiveProbe
+from harness.gates.not_offered import metric_of
 from harness.gates.service_batch import (
     FloatArray,
     ParityBench,
     cross_entropy_datum,
-    returned_logprobs,
     trained_ratios,
 )
 from harness.loss import importance_sampling_gradient
@@ -61,8 +61,8 @@ def measure_loss_parity(probe: LiveProbe) -> Measured:
     client = bench.fresh()
     sampled = client.forward(bench.data_D, "importance_sampling").result()
     entropy = client.forward(scored_D, "cross_entropy").result()
-    logprobs_D = returned_logprobs(entropy)
-    arrays_D = bench.arrays_D(bench.data_D, returned_logprobs(sampled))
+    logprobs_D = bench.returned(entropy)
+    arrays_D = bench.arrays_D(bench.data_D, bench.returned(sampled))
     entropy_terms_D = [
         -logprobs_T * weights_T for logprobs_T, weights_T in zip(logprobs_D, weights_D, strict=True)
     ]
@@ -132,9 +132,8 @@ def _loss_fact(
     name: str, output: tinker.ForwardBackwardOutput, terms_D: Sequence[FloatArray]
 ) -> Fact:
     terms_T = np.concatenate(list(terms_D))
-    reported = output.metrics.get("loss:sum")
-    # A service that reports no loss gets a gap no tolerance allows.
-    gap = abs(reported - float(terms_T.sum())) if reported is not None else float("inf")
+    reported = metric_of(output, "loss:sum")
+    gap = abs(reported - float(terms_T.sum()))
     return Fact(
         f"{name}: |loss:sum - float64 recomputation| over the terms' magnitude",
         gap / float(np.abs(terms_T).sum()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from harness.completeness import Plan
@@ -63,7 +62,7 @@ def edited(text: str) -> str:
 
 def frozen_rows_alarms(folder: Path) -> list[str]:
     """Freeze the rows in a file and return how reading them back is refused."""
-    text = "".join(json.dumps(asdict(row)) + "\n" for row in stored())
+    text = "".join(json.dumps(row._asdict()) + "\n" for row in stored())
     named = {"name": "observations.jsonl", "sha256": sha256_bytes(text.encode())}
     (folder / named["name"]).write_text(edited(text))
     try:

@@ -135,12 +135,12 @@ def change_rows(patch: pytest.MonkeyPatch, change: Callable[[Rows], Rows]) -> No
 
 @planted(ROWS, "a score of 2 lifts the mean beyond what a test of bounded values allows")
 def observation_value_out_of_bounds(patch: pytest.MonkeyPatch) -> None:
-    change_rows(patch, lambda rows: [replace(rows[0], value=2.0), *rows[1:]])
+    change_rows(patch, lambda rows: [rows[0]._replace(value=2.0), *rows[1:]])
 
 
 @planted(ROWS, "a score that is no number makes every comparison false")
 def observation_value_nan(patch: pytest.MonkeyPatch) -> None:
-    change_rows(patch, lambda rows: [replace(rows[0], value=math.nan), *rows[1:]])
+    change_rows(patch, lambda rows: [rows[0]._replace(value=math.nan), *rows[1:]])
 
 
 @planted(ROWS, "an item counts twice")
@@ -155,17 +155,17 @@ def observation_missing(patch: pytest.MonkeyPatch) -> None:
 
 @planted(ROWS, "an item that was never planned joins in")
 def observation_extra(patch: pytest.MonkeyPatch) -> None:
-    change_rows(patch, lambda rows: [*rows, replace(rows[0], item_id="item-99")])
+    change_rows(patch, lambda rows: [*rows, rows[0]._replace(item_id="item-99")])
 
 
 @planted(ROWS, "a row was scored by another grader")
 def observation_of_another_evaluator(patch: pytest.MonkeyPatch) -> None:
-    change_rows(patch, lambda rows: [replace(rows[0], evaluator_id="e2"), *rows[1:]])
+    change_rows(patch, lambda rows: [rows[0]._replace(evaluator_id="e2"), *rows[1:]])
 
 
 @planted(ROWS, "a lucky seed that was not preregistered is added")
 def observation_of_an_unscheduled_seed(patch: pytest.MonkeyPatch) -> None:
-    change_rows(patch, lambda rows: [*rows, *(replace(row, seed=7) for row in rows)])
+    change_rows(patch, lambda rows: [*rows, *(row._replace(seed=7) for row in rows)])
 
 
 @planted("frozen_observations", "a value inside the bounds is changed after it was frozen")

@@ -9,8 +9,8 @@ import pytest
 from test_capacity import HandClock
 
 from harness.errors import ServiceError
-from harness.experiment import PACES
 from harness.result import ResultDocument, publish, read_result
+from harness.stage_runner import PACES
 from harness.stall_watch import RowCounter
 from harness.store import append_jsonl
 from harness.supervision import Supervision
