@@ -87,6 +87,10 @@ class ServiceError(HarnessError, RuntimeError):
     """The training service cannot be reached or did not do what was asked."""
 
 
+class RefusedError(ServiceError):
+    """The service refuses for want of capacity or money; nothing is known of what was asked."""
+
+
 class ArmError(HarnessError, RuntimeError):
     """An arm broke one of the conditions under which its training counts."""
 

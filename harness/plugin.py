@@ -18,6 +18,7 @@ from harness.errors import HarnessError, UsageError
 from harness.gates.catalog import CATALOG
 from harness.gates.recorder import GateRecorder
 from harness.gates.verdict import Phase
+from harness.refused_gates import RefusedGates
 from harness.report_guard import SecretFreeReports
 from harness.screen import Screen
 from harness.service_profiles import PROFILES
@@ -115,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
     config.pluginmanager.register(GateReports(session), "harness-gate-reports")
+    config.pluginmanager.register(RefusedGates(session), "harness-refused-gates")
 
 
 def _from(config: pytest.Config, path: str) -> Path:
@@ -227,6 +229,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.get_closest_marker("live") and session.unreachable:
             again = session.command("-m preflight")
             pytest.skip(f"not run: {session.unreachable}. When it answers: {again}")
+        if item.get_closest_marker("live") and session.refused:
+            again = session.command("-m preflight")
+            pytest.skip(f"not run, because the service refused: {session.refused}. Later: {again}")
     elif item.get_closest_marker("full") and (obstacles := session.obstacles()):
         reason = f"blocked, {'; '.join(obstacles)}. Unblock: {session.unblock()}"
         session.blocked.append(f"{item.name}: {reason}")

@@ -17,7 +17,7 @@ import tinker
 from google.protobuf.message import DecodeError
 from tinker.lib.retryable_exception import RetryableException
 
-from harness.errors import ServiceError
+from harness.errors import RefusedError, ServiceError
 
 MOST_CHARACTERS = 200
 _CAPACITY_WORDS = re.compile(r"capacity[ _-]+exhausted", re.IGNORECASE)
@@ -42,6 +42,9 @@ EXIT_CODES = {
     FaultKind.BILLING: 77,
 }
 """How a stage's process ends, after sysexits.h: 75 is a temporary failure, to be tried again."""
+
+REFUSALS = frozenset({FaultKind.CAPACITY, FaultKind.BILLING})
+"""Answers that say nothing of what was asked."""
 
 _STATUS_KINDS = {
     402: FaultKind.BILLING,
@@ -79,7 +82,8 @@ class Fault:
 
     def error(self, where: str) -> ServiceError:
         """Return the error that says so."""
-        return ServiceError(
+        kind = RefusedError if self.kind in REFUSALS else ServiceError
+        return kind(
             _PROBLEMS[self.kind],
             expected="an answer to the request",
             found=self.message,

@@ -71,6 +71,7 @@ class HarnessSession:
         self.gate_runs: dict[str, GateRun] = {}
         self.gate_tests: dict[str, str] = {}
         self.outcomes: dict[str, tuple[Outcome, str]] = {}
+        self.refused = ""
         self.blocked: list[str] = []
         self.undecided: list[str] = []
         self.planned_arms: tuple[str, ...] = ()
