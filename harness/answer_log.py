@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 from tinker._base_client import AsyncAPIClient
@@ -30,9 +30,28 @@ _OWN_BUSINESS = frozenset({"telemetry", "session_heartbeat", "healthz", "client"
 """Endpoints of the SDK's housekeeping: their refusals stop no work."""
 _PREFIX = "/api/v1/"
 _LEAST_GAP_S = 1.0
-
-
 NO_ANSWER = "no answer yet"
+
+
+class SeesAnswers(Protocol):
+    """Whatever is told of every answer, on a thread of the SDK."""
+
+    def answer(self, path: str, status: int, text: str) -> None:
+        """Note one HTTP answer; must not raise."""
+
+
+def work_endpoint(path: str, *, opening: bool = False) -> str | None:
+    """Return the endpoint of a request's path; None for the SDK's housekeeping.
+
+    Args:
+        path: the request's path.
+        opening: whether a client is being opened: it waits for its configuration, which is
+            housekeeping only when it is asked for again later.
+    """
+    endpoint = path.removeprefix(_PREFIX).partition("/")[0]
+    needed = opening and endpoint == "client"
+    work = path.startswith(_PREFIX) and (needed or endpoint not in _OWN_BUSINESS)
+    return endpoint if work else None
 
 
 class AnswerLog:
@@ -64,8 +83,8 @@ class AnswerLog:
             status: the HTTP status.
             text: the body where the status is an error, and of create_session.
         """
-        endpoint = path.removeprefix(_PREFIX).partition("/")[0]
-        if endpoint in _OWN_BUSINESS or not path.startswith(_PREFIX):
+        endpoint = work_endpoint(path)
+        if endpoint is None:
             return
         kind = kind_of_answer(status, text)
         with self._lock:
@@ -110,7 +129,7 @@ class AnswerLog:
 
 
 @contextmanager
-def observed_answers(log: AnswerLog) -> Iterator[None]:
+def observed_answers(log: SeesAnswers) -> Iterator[None]:
     """Let every SDK client that is made in the block report its answers to ``log``."""
 
     async def look(response: httpx.Response) -> None:

@@ -9,7 +9,7 @@ import random
 import threading
 from dataclasses import dataclass
 
-from harness.errors import ServiceError
+from harness.errors import RefusedError, ServiceError
 
 FIRST_WAIT_S = 60.0
 JITTER = 0.1
@@ -18,11 +18,11 @@ LIMIT_BEFORE_STEPS_S = 600.0
 LIMIT_AFTER_STEPS_S = 1800.0
 
 
-class CapacityError(ServiceError):
+class CapacityError(RefusedError):
     """The service refuses for want of capacity; it may be asked again later."""
 
 
-class CapacityExhaustedError(ServiceError):
+class CapacityExhaustedError(RefusedError):
     """The service refused for as long as a run may wait.
 
     Attributes:

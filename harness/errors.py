@@ -91,6 +91,10 @@ class NotOfferedError(ServiceError):
     """An answer of the service lacks what is measured with; the sentence names the route."""
 
 
+class RefusedError(ServiceError):
+    """The service refuses for want of capacity or money; nothing is known of what was asked."""
+
+
 class ArmError(HarnessError, RuntimeError):
     """An arm broke one of the conditions under which its training counts."""
 

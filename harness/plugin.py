@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +24,7 @@ from harness.gate_items import (
 )
 from harness.gates.recorder import GateRecorder
 from harness.plugin_options import add_options, options_of
+from harness.refused_gates import RefusedGates
 from harness.report_guard import SecretFreeReports
 from harness.screen import Screen
 from harness.session import HarnessSession, exit_code
@@ -74,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
     config.pluginmanager.register(GateReports(session), "harness-gate-reports")
+    config.pluginmanager.register(RefusedGates(session), "harness-refused-gates")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -137,31 +138,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             again = session.command(f"-m preflight -k '{' or '.join(failed)}'")
             reason = f"{', '.join(failed)} failed offline, so no service is contacted"
             pytest.skip(f"not run: {reason}. See why: {again}")
-        if item.get_closest_marker("live"):
-            session.gates.note_answers()
         if item.get_closest_marker("live") and session.unreachable:
             again = session.command("-m preflight")
             pytest.skip(f"not run: {session.unreachable}. When it answers: {again}")
+        if item.get_closest_marker("live") and session.refused:
+            again = session.command("-m preflight")
+            pytest.skip(f"not run, because the service refused: {session.refused}. Later: {again}")
     elif item.get_closest_marker("full") and (obstacles := session.obstacles()):
         reason = f"blocked, {'; '.join(obstacles)}. Unblock: {session.unblock()}"
         session.blocked.append(f"{item.name}: {reason}")
         pytest.skip(reason)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn what a service does not offer into a skip of its gate, whose outcome is then unknown."""
-    session = item.config.stash.get(SESSION, None)
-    if session and call.excinfo and gate_of(item) and item.get_closest_marker("live"):
-        reason = session.gates.not_offered(call.excinfo.value)
-        try:
-            if reason:
-                pytest.skip(reason)
-        except pytest.skip.Exception:
-            call.excinfo = pytest.ExceptionInfo.from_current()
-    return (yield)
 
 
 class GateReports:

@@ -18,7 +18,7 @@ import tinker
 from google.protobuf.message import DecodeError
 from tinker.lib.retryable_exception import RetryableException
 
-from harness.errors import ServiceError
+from harness.errors import RefusedError, ServiceError
 
 MOST_CHARACTERS = 200
 REAL_STATUS = "harness_status"
@@ -46,6 +46,9 @@ EXIT_CODES = {
     FaultKind.BILLING: 77,
 }
 """How a stage's process ends, after sysexits.h: 75 is a temporary failure, to be tried again."""
+
+REFUSALS = frozenset({FaultKind.CAPACITY, FaultKind.BILLING})
+"""Answers that say nothing of what was asked."""
 
 _STATUS_KINDS = {
     402: FaultKind.BILLING,
@@ -88,6 +91,10 @@ class ServiceFaultError(ServiceError):
         )
 
 
+class RefusedFaultError(ServiceFaultError, RefusedError):
+    """A judged fault of the service that says nothing of what was asked."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A judged answer or error.
@@ -102,7 +109,8 @@ class Fault:
 
     def error(self, where: str) -> ServiceFaultError:
         """Return the error that says so."""
-        return ServiceFaultError(self.kind, self.message, where)
+        made = RefusedFaultError if self.kind in REFUSALS else ServiceFaultError
+        return made(self.kind, self.message, where)
 
 
 def kind_of_answer(status: int, text: str) -> FaultKind | None:

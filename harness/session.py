@@ -60,6 +60,7 @@ class HarnessSession:
         self.loaded: LoadedSpec = load_spec(options.spec_path)
         self.service_name = choose_service(options.service, self.loaded.spec)
         self.gates = GateRuns(self._gates_begun, self.binding, self._spec_option())
+        self.refused = ""
         self.blocked: list[str] = []
         self.undecided: list[str] = []
         self.planned_arms: tuple[str, ...] = ()

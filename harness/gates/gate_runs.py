@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.gates.binding import Binding
@@ -13,9 +11,6 @@ from harness.gates.catalog import gate_entry
 from harness.gates.evidence import EvidenceWriter
 from harness.gates.recorder import GateRecorder, measures_ok
 from harness.gates.verdict import Outcome, Phase, judge_phases
-
-if TYPE_CHECKING:
-    from harness.gates.not_offered import LastAnswer
 
 
 @dataclass
@@ -54,8 +49,6 @@ class GateRuns:
         self._spec_option = spec_option
         self._evidence: EvidenceWriter | None = None
         self._unsealed = False
-        self._answers: LastAnswer | None = None
-        self._noting = ExitStack()
 
     def claim(self, gate_id: str, test_id: str) -> None:
         """Note which test stands for a gate.
@@ -79,23 +72,6 @@ class GateRuns:
             self._evidence = self._open_evidence()
         self._evidence.gate_started(gate_id)
         return self._run(gate_id).recorder
-
-    def note_answers(self) -> None:
-        """Note, from now on, what the service answers to the gates' own clients."""
-        if self._answers is None:
-            # Imported here: it brings the SDK, which sessions without a live gate do not need.
-            from harness.gates.not_offered import LastAnswer, answers_noted
-
-            self._answers = LastAnswer()
-            self._noting.enter_context(answers_noted(self._answers))
-
-    def not_offered(self, error: BaseException) -> str | None:
-        """Return what the service does not offer, by the error of a live gate; else None."""
-        if self._answers is None:
-            return None
-        from harness.gates.not_offered import not_offered
-
-        return not_offered(error, self._answers)
 
     def add_phase(self, gate_id: str, phase: Phase) -> None:
         """Note one report of a gate's test."""
@@ -133,7 +109,6 @@ class GateRuns:
 
     def close(self) -> None:
         """Seal and close the evidence."""
-        self._noting.close()
         self.seal()
         if self._evidence is not None:
             self._evidence.close()

@@ -20,7 +20,13 @@ from harness.stage_failure import stage_failed
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["harness.initial_state", "harness.arm", "harness.evaluate", "harness.stage_process"]
+    [
+        "harness.initial_state",
+        "harness.arm",
+        "harness.evaluate",
+        "harness.stage_process",
+        "tests.faults.stage_imports",
+    ]
 )
 _POLL_S = 0.1
 _GRACE_S = 10.0
