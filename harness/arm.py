@@ -31,7 +31,7 @@ from harness.arm_config import training_config
 from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
 from harness.arm_restores import prove_restore
 from harness.arm_start import prove_start
-from harness.attempts import Attempt
+from harness.attempts import Attempt, arm_lineage
 from harness.digest import parse_json
 from harness.errors import ArmError
 from harness.output_guard import redacted_result
@@ -71,7 +71,7 @@ def attempt_folder(run_folder: Path, arm_name: str) -> Path:
     """Return the folder of the attempt that finished an arm.
 
     Raises:
-        ArmError: when none has.
+        ArmError: when none has, or the attempts are no single training run.
     """
     done = read_done(run_folder, arm_name)
     if done is None:
@@ -82,7 +82,8 @@ def attempt_folder(run_folder: Path, arm_name: str) -> Path:
             where=f"arm {arm_name}",
             fix=f"pytest -m full --arm {arm_name}",
         )
-    return arm_folder(run_folder, arm_name) / f"attempt-{done['attempt']:02d}"
+    folder = arm_folder(run_folder, arm_name)
+    return arm_lineage(folder, done)[-1].folder(folder)
 
 
 def take_attempt(run: PlannedRun, arm: Arm, steps: int) -> dict[str, Any]:
