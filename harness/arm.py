@@ -13,11 +13,9 @@ event loop (tinker-notes §7, §9).
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +31,11 @@ from harness.arm_config import training_config
 from harness.arm_dataset import ArmDataset, fewshot_prefix, renderer_for
 from harness.arm_restores import prove_restore
 from harness.arm_start import prove_start
-from harness.attempts import Attempt
+from harness.attempts import Attempt, arm_lineage
 from harness.digest import parse_json
-from harness.errors import ArmError, HarnessError
-from harness.output_guard import guard_output, redacted_result
-from harness.parent_watch import end_with_parent
-from harness.plan import PlannedRun, effective_config, read_plan
+from harness.errors import ArmError
+from harness.output_guard import redacted_result
+from harness.plan import PlannedRun, effective_config
 from harness.reading import read_regular
 from harness.resume import (
     CHECKPOINTS_NAME,
@@ -54,7 +51,7 @@ from harness.rollout_seeds import RolloutSeeds
 from harness.sdk_generation import training_client
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import Arm
-from harness.stage_process import run_stage_main
+from harness.stage_process import do_stage, run_stage_main
 from harness.store import append_jsonl, read_jsonl, write_json_atomic
 from harness.training_record import TrainingRecord, recorded_training
 
@@ -74,7 +71,7 @@ def attempt_folder(run_folder: Path, arm_name: str) -> Path:
     """Return the folder of the attempt that finished an arm.
 
     Raises:
-        ArmError: when none has.
+        ArmError: when none has, or the attempts are no single training run.
     """
     done = read_done(run_folder, arm_name)
     if done is None:
@@ -85,7 +82,8 @@ def attempt_folder(run_folder: Path, arm_name: str) -> Path:
             where=f"arm {arm_name}",
             fix=f"pytest -m full --arm {arm_name}",
         )
-    return arm_folder(run_folder, arm_name) / f"attempt-{done['attempt']:02d}"
+    folder = arm_folder(run_folder, arm_name)
+    return arm_lineage(folder, done)[-1].folder(folder)
 
 
 def take_attempt(run: PlannedRun, arm: Arm, steps: int) -> dict[str, Any]:
@@ -261,31 +259,24 @@ def next_attempt(folder: Path) -> int:
     return max(numbers, default=0) + 1
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run ``python -m harness.arm RUN ARM [--gsm8k-dir DIR]``; exit 0 when the arm is done."""
-    parser = argparse.ArgumentParser(prog="python -m harness.arm")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("arm")
-    parser.add_argument("--gsm8k-dir", type=Path)
-    options = parser.parse_args(argv)
-    end_with_parent()
+def finish_arm(run: PlannedRun, arm_name: str) -> None:
+    """Train an arm to its end and write its ``done.json``.
+
+    Raises:
+        HarnessError: as :func:`refuse_unproven` and :func:`take_attempt`.
+    """
     torch.set_num_threads(1)
-    guard_output()
     # The stock loop keeps the working tree's difference beside its logs.
     setattr(ml_log, "code_state", redacted_result(code_state))  # noqa: B010 - not its public name
-    os.environ["TINKER_TELEMETRY"] = "0"
-    # The stock loop of this cookbook still makes the SDK's deprecated calls.
-    warnings.simplefilter("ignore", FutureWarning)
-    try:
-        run = read_plan(options.run, options.gsm8k_dir)
-        refuse_unproven(run)
-        arm = run.spec.arm(options.arm)
-        done = take_attempt(run, arm, run.plan.get("pilot_steps") or arm.steps)
-        write_json_atomic(arm_folder(options.run, options.arm) / "done.json", done)
-    except HarnessError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1
-    return 0
+    refuse_unproven(run)
+    arm = run.spec.arm(arm_name)
+    done = take_attempt(run, arm, run.plan.get("pilot_steps") or arm.steps)
+    write_json_atomic(arm_folder(run.folder, arm_name) / "done.json", done)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``python -m harness.arm RUN ARM [--gsm8k-dir DIR]``; exit 0 when the arm is done."""
+    return do_stage("harness.arm", argv, str, finish_arm)
 
 
 if __name__ == "__main__":

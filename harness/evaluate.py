@@ -11,11 +11,8 @@ The cookbook's own evaluation samples at temperature 1 and never sees the final 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,17 +26,15 @@ from harness.answers import PARSER_ID, grade
 from harness.arm import read_done
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.digest import parse_json, sha256_bytes, sha256_file, sha256_json
-from harness.errors import ArmError, HarnessError, StoreError
+from harness.errors import ArmError, StoreError
 from harness.evaluation_parts import RowKeeper, kept_rows
-from harness.output_guard import guard_output
-from harness.parent_watch import end_with_parent
-from harness.plan import PlannedRun, read_plan
+from harness.plan import PlannedRun
 from harness.problems import Problem
 from harness.reading import read_regular
 from harness.sdk_generation import sampling_client
 from harness.service import register_model_tokenizer, sdk_client
 from harness.spec_model import ExperimentSpec
-from harness.stage_process import run_stage_main
+from harness.stage_process import do_stage, run_stage_main
 from harness.step_record import token_sha256
 from harness.store import write_json_atomic, write_jsonl_new
 from harness.training_grader import training_grader_correct
@@ -236,25 +231,19 @@ def predictions_path(run_folder: Path, arm_name: str) -> Path:
     return run_folder / "predictions" / f"{arm_name}.jsonl"
 
 
+def score_arm(run: PlannedRun, arm_name: str) -> None:
+    """Score an arm, or the base model, and write its rows when all of them are there.
+
+    Raises:
+        HarnessError: as :func:`evaluate_arm`.
+        StoreError: when the rows are there already.
+    """
+    write_jsonl_new(predictions_path(run.folder, arm_name), evaluate_arm(run, arm_name))
+
+
 def main(argv: Sequence[str]) -> int:
     """Run ``python -m harness.evaluate RUN ARM [--gsm8k-dir DIR]``; exit 0 on success."""
-    parser = argparse.ArgumentParser(prog="python -m harness.evaluate")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("arm")
-    parser.add_argument("--gsm8k-dir", type=Path)
-    options = parser.parse_args(argv)
-    end_with_parent()
-    guard_output()
-    os.environ["TINKER_TELEMETRY"] = "0"
-    warnings.simplefilter("ignore", FutureWarning)
-    try:
-        run = read_plan(options.run, options.gsm8k_dir)
-        rows = evaluate_arm(run, options.arm)
-        write_jsonl_new(predictions_path(options.run, options.arm), rows)
-    except HarnessError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1
-    return 0
+    return do_stage("harness.evaluate", argv, str, score_arm)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,12 @@ come from the environment, as for any SDK program.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
-from harness.errors import HarnessError
-from harness.output_guard import guard_output
-from harness.parent_watch import end_with_parent
-from harness.plan import PlannedRun, read_plan
+from harness.plan import PlannedRun
 from harness.service import create_initial_state, sdk_client
-from harness.stage_process import run_stage_main
+from harness.stage_process import do_stage, run_stage_main
 from harness.store import write_json_atomic
 
 
@@ -43,21 +36,7 @@ def make_initial_state(run: PlannedRun, seed: int) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run ``python -m harness.initial_state RUN SEED [--gsm8k-dir DIR]``; exit 0 on success."""
-    parser = argparse.ArgumentParser(prog="python -m harness.initial_state")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("--gsm8k-dir", type=Path)
-    options = parser.parse_args(argv)
-    end_with_parent()
-    guard_output()
-    os.environ["TINKER_TELEMETRY"] = "0"
-    warnings.simplefilter("ignore", FutureWarning)
-    try:
-        make_initial_state(read_plan(options.run, options.gsm8k_dir), options.seed)
-    except HarnessError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1
-    return 0
+    return do_stage("harness.initial_state", argv, int, make_initial_state)
 
 
 if __name__ == "__main__":

@@ -83,12 +83,20 @@ def _criterion(rule: Rule, criterion: Criterion, items: int, seed: int) -> dict[
         "effect_range": [low, high],
         "half_width": half_width,
         "difference_needed": criterion.margin + half_width,
+        "counted_over": _counted_over(contrast),
         "is_the_whole_rule": len(rule.criteria) == 1,
         "net_items_to_pass": found.passes_from if found.passes_from <= contrast.draws else None,
         "net_items_to_fail": found.fails_to if found.fails_to >= -contrast.draws else None,
         "net_items_of_a_tie": found.tie,
         "chances": _cells(contrast, found, rule, half_width, seed),
     }
+
+
+def _counted_over(contrast: Contrast) -> str:
+    """Return what a net count counts: with several seeds an item counts once a seed."""
+    if contrast.seeds == 1:
+        return "items"
+    return f"of {contrast.items} items × {contrast.seeds} seeds"
 
 
 def _cells(
@@ -132,7 +140,8 @@ def _conclusion(criterion: dict[str, Any]) -> str:
     best = f"at most {max(equal):.1%} for the discordances below" if equal else "not computed"
     return (
         f"{criterion['id']} can pass only from an observed difference above"
-        f" {criterion['difference_needed']:+.4f} (net {criterion['net_items_to_pass']:+d} items)"
+        f" {criterion['difference_needed']:+.4f} (net {criterion['net_items_to_pass']:+d}"
+        f" {criterion['counted_over']})"
         f" and can fail only below {criterion['margin'] - criterion['half_width']:+.4f}; two arms"
         f" that are truly equal pass with a chance of {best}"
     )
@@ -147,7 +156,7 @@ def plan_lines(document: dict[str, Any]) -> list[str]:
     ]
     for criterion in document["criteria"]:
         lines += ["", *_criterion_lines(criterion)]
-    lines += ["", "prompts used"]
+    lines += ["", f"prompts used{_each_seed(document['seeds'])}"]
     lines += [
         f"  {row['arm']}: {row['prompts']} prompts, {row['rollouts']} rollouts"
         f" ({row['prompts_per_step']} prompts × {row['rollouts_per_prompt']} rollouts"
@@ -155,6 +164,10 @@ def plan_lines(document: dict[str, Any]) -> list[str]:
         for row in document["prompts"]
     ]
     return lines
+
+
+def _each_seed(seeds: Sequence[int]) -> str:
+    return "" if len(seeds) == 1 else f", by each of {len(seeds)} seeds"
 
 
 def _criterion_lines(criterion: dict[str, Any]) -> list[str]:

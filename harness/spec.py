@@ -24,7 +24,7 @@ from harness.reading import read_regular
 from harness.record_version import refuse_other_version
 from harness.spec_model import Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, SpecPart, Violation, shown
-from harness.spec_rules import resolve_roles, violations
+from harness.spec_rules import EMBEDDED_ROWS, resolve_roles, violations
 from harness.spec_spelling import did_you_mean, misspelt, unknown_fields
 
 __all__ = ["ExperimentSpec", "LoadedSpec", "describe", "load_spec", "parse_spec"]
@@ -137,7 +137,7 @@ def _data_line(spec: ExperimentSpec) -> str:
     dataset, pin = spec.dataset, pin_of(spec.dataset)
     if pin is not None and pin.rows_sha256:
         state = f"rows pinned by digest, hub revision {pin.revision or 'none'}"
-    elif spec.embedded is not None:
+    elif spec.embedded is not None and dataset.hf_path.startswith(EMBEDDED_ROWS):
         state = f"rows generated from seed {spec.embedded.task_seed}"
     else:
         state = "rows NOT pinned: give dataset.revision and dataset.rows_sha256"

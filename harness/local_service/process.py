@@ -38,6 +38,7 @@ class EmbeddedService:
         identity: everything it announced (model digest, dtype, protocol …); no secret in it.
         api_key: this start's key; never write it anywhere.
         gateway: variables of this start's gateway tokens; never write their values anywhere.
+        profile: whose gateway it stands behind, None without one.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class EmbeddedService:
         api_key: str,
         log_path: Path,
         gateway: Mapping[str, str] | None = None,
+        profile: str | None = None,
     ) -> None:
         self._process = process
+        self.profile = profile
         self.gateway = dict(gateway or {})
         for name, value in self.gateway.items():
             add_secret(name, value)
@@ -158,7 +161,7 @@ def start_service(
     except BaseException:
         end_process(process)
         raise
-    return EmbeddedService(process, identity, api_key, log_path, variables)
+    return EmbeddedService(process, identity, api_key, log_path, variables, gateway)
 
 
 def _spawn(
@@ -256,12 +259,13 @@ def serve_by_hand(argv: Sequence[str]) -> int:
 
 def instructions(service: EmbeddedService) -> str:
     """Return what a person needs to use the service from another terminal."""
+    profile = service.profile or "url"
     exports = "".join(f"export {key}={value}\n" for key, value in service.environment().items())
     return (
         f"{exports}"
         f"# serving {service.base_model} ({service.identity['dtype']}), log: {service.log_path}\n"
         "# Paste the lines above into another terminal, then for example:\n"
-        "#   pytest -m preflight --service url      or any program that uses the tinker SDK\n"
+        f"#   pytest -m preflight --service {profile}  or any program that uses the tinker SDK\n"
         "# Its tokenizer is on no hub: harness.local_service.tokenizer.load_tokenizer()\n"
         "# Ctrl-C stops the service; checkpoints stay on disk.\n"
     )

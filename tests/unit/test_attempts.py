@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.arm import attempt_folder
 from harness.attempts import (
     Attempt,
     arm_restores,
@@ -167,3 +168,18 @@ def test_restores_count_from_the_first_attempt_that_counts(tmp_path: Path) -> No
         path.write_text(json.dumps({"attempt": number}))
     assert [row["attempt"] for row in arm_restores(tmp_path, 1)] == [2, 4]
     assert [row["attempt"] for row in arm_restores(tmp_path, 3)] == [4]
+
+
+def test_the_folder_of_a_finished_arm_is_that_of_the_attempt_its_steps_count_in(
+    tmp_path: Path,
+) -> None:
+    arm = tmp_path / "arms" / "gs1"
+    write(arm, 1, range(5))
+    write(arm, 2, [3, 4, 5], step=3, continues=1)
+    done = {"attempt": 2, "steps": STEPS}
+    (arm / "done.json").write_text(json.dumps(done))
+    assert attempt_folder(tmp_path, "gs1") == arm / "attempt-02"
+    assert arm_steps(arm, done)[-1]["attempt"] == 2
+    (arm / "done.json").write_text(json.dumps({"attempt": 3, "steps": STEPS}))
+    with pytest.raises(ArmError, match=r"expected: attempt 3 \| found: attempts \[1, 2\]"):
+        attempt_folder(tmp_path, "gs1")

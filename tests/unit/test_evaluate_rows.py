@@ -13,6 +13,7 @@ import tinker
 from small_run import GS1, LOCAL_SPEC, TEST_ITEMS, plan_run, small_spec_json
 
 import harness.evaluate
+import harness.stage_process
 from harness.arm_dataset import renderer_for
 from harness.digest import sha256_json
 from harness.errors import ArmError, StoreError
@@ -280,7 +281,7 @@ def test_the_stage_says_what_is_wrong_and_exits_1(
 ) -> None:
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(harness.evaluate.warnings, "simplefilter", lambda *_: None)
+        patch.setattr(harness.stage_process.warnings, "simplefilter", lambda *_: None)
         assert main([str(tmp_path), GS1]) == 1
     assert "StoreError: the run has no readable plan" in capsys.readouterr().err
 

@@ -18,7 +18,7 @@ from harness.errors import ServiceError
 from harness.experiment import Experiment
 from harness.health import require_health
 from harness.local_service.gateway import draw_tokens
-from harness.local_service.process import EmbeddedService, start_service
+from harness.local_service.process import EmbeddedService, instructions, start_service
 from harness.pins import record_pins
 from harness.proxy_headers import headers_sent
 from harness.sdk_generation import training_client
@@ -36,6 +36,12 @@ def guarded(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("guarded")
     with start_service(folder, model_dir=toy_model, base_model=MODEL, gateway="spindle") as service:
         yield service
+
+
+def test_the_printed_command_names_the_gateways_profile(guarded: EmbeddedService) -> None:
+    shown = instructions(guarded)
+    assert "pytest -m preflight --service spindle" in shown
+    assert {f"export {name}=" in shown for name in guarded.gateway} == {True}
 
 
 def capabilities(service: EmbeddedService, headers: dict[str, str]) -> requests.Response:
@@ -89,7 +95,10 @@ def test_the_sdks_own_clients_all_carry_the_headers(
                     client.create_lora_training_client(MODEL, rank=2, seed=1)
                 )
                 export_adapter(client, training, "one", tmp_path / "adapter")
-            tinker.RestClient(base_url=base_url, api_key=key).get_server_capabilities().result()
+                client.get_server_capabilities()
+            # Not in every SDK generation (harness/sdk_generation.py).
+            if (standalone := getattr(tinker, "RestClient", None)) is not None:
+                standalone(base_url=base_url, api_key=key).get_server_capabilities().result()
         seen = recording.exchanges
     assert lacking(seen, headers) == []
     assert {"create_session", "create_model", "sessions", "client", "downloads"} <= {
