@@ -30,6 +30,8 @@ from harness.spec_model import ExperimentSpec
 
 EMBEDDED = "embedded"
 SERVICES = tuple(PROFILES)
+START_TIMEOUT_S = 300.0
+"""Reading a GGUF file takes a quiet machine seconds and a busy one minutes."""
 MODEL_DIR = Path(__file__).parent / "local_service" / "model"
 
 
@@ -179,4 +181,5 @@ class ServiceAccess:
             model_dir=smollm_path() if self.spec.base_model == SMOLLM else None,
             base_model=self.spec.base_model,
             log_path=self.folder / "service.log",
+            timeout_s=START_TIMEOUT_S,
         )

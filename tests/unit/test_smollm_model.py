@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from harness.local_service.gguf_tokenizer import load_smollm_tokenizer
 from harness.local_service.lora import Adapter, AdapterConfig
 from harness.local_service.sampler import Row, SamplingBatch, StopRule
 from harness.local_service.smollm import SMOLLM, smollm_installed, smollm_path
+from harness.sdk_generation import training_client
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +36,7 @@ def base() -> BaseModel:
     return load_gguf_model(smollm_path(), name=SMOLLM, dtype_name="float32")
 
 
-def stock_network() -> torch.nn.Module:
+def stock_network() -> Any:
     """transformers' own model, none of ours: it reads the file again."""
     from transformers import AutoModelForCausalLM
 
@@ -80,10 +82,10 @@ def test_sampled_logprobs_equal_those_of_the_stock_network(base: BaseModel) -> N
     adapter.flat.copy_(0.02 * torch.randn(len(adapter.flat), generator=generator))
     network = stock_network()
     # The unembedding shares the embedding's tensor, and only the unembedding is adapted.
-    network.lm_head.weight = torch.nn.Parameter(network.lm_head.weight.detach().clone())  # pyright: ignore[reportAttributeAccessIssue]
+    network.lm_head.weight = torch.nn.Parameter(network.lm_head.weight.detach().clone())
     for name, (a, b) in adapter.pairs.items():
         weight = network.get_submodule(name).weight
-        weight.data += adapter.config.scale * (b.detach() @ a.detach())  # pyright: ignore[reportOperatorIssue, reportArgumentType]
+        weight.data += adapter.config.scale * (b.detach() @ a.detach())
     assert len(adapter.pairs) == 30 * 7 + 1, f"{len(adapter.pairs)} adapted layers, not 211"
     rows = sampled(decoder.merge(base, adapter.config, adapter.pairs), prompts())
     assert rows[0].tokens == rows[1].tokens, "two greedy rows of one prompt differ"
@@ -127,12 +129,16 @@ def test_one_step_through_the_sdk_lowers_the_loss(tmp_path: Path) -> None:
         loss_fn_inputs={"target_tokens": tokens[1:], "weights": weights},  # pyright: ignore[reportArgumentType]
     )
     with (
-        start_service(tmp_path, model_dir=smollm_path(), base_model=SMOLLM) as service,
+        start_service(
+            tmp_path, model_dir=smollm_path(), base_model=SMOLLM, timeout_s=600
+        ) as service,
         pytest.MonkeyPatch.context() as patch,
     ):
         for name, value in service.environment().items():
             patch.setenv(name, value)
-        client = tinker.ServiceClient().create_lora_training_client(SMOLLM, rank=8, seed=0)
+        client = training_client(
+            tinker.ServiceClient().create_lora_training_client(SMOLLM, rank=8, seed=0)
+        )
         losses: list[float] = []
         for _ in range(2):
             done = client.forward_backward([datum], "cross_entropy").result()

@@ -57,7 +57,8 @@ def test_without_the_extra_the_session_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setattr(smollm, "find_spec", absent(missing))
-    with pytest.raises(UsageError, match=f"no .*{missing.replace('_', '-')}.*make smollm.*'smollm'"):
+    name = missing.replace("_", "-")
+    with pytest.raises(UsageError, match=f"no .*{name}.*make smollm.*'smollm'"):
         choose_service(None, SPEC)
     assert choose_service(None, LOCAL_SPEC) == "embedded", "the shipped model needs no extra"
 
