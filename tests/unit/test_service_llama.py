@@ -26,17 +26,17 @@ TOLERANCE = 1e-6
 def tiny_network() -> Any:
     """Grouped queries (4 over 2) and tied embeddings, as SmolLM2 has."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-    )
-    return LlamaForCausalLM(config).double().eval()
+    shape: dict[str, Any] = {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+    }
+    return LlamaForCausalLM(LlamaConfig(**shape)).double().eval()
 
 
 def merged() -> tuple[decoder.DecoderWeights, Any]:
