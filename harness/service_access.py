@@ -17,6 +17,7 @@ from harness.digest import sha256_file
 from harness.errors import ServiceError, UsageError
 from harness.health import public_address, require_address, require_health
 from harness.local_service.process import EmbeddedService, start_service
+from harness.local_service.smollm import SMOLLM, smollm_path
 from harness.proxy_headers import environment_of, headers_sent
 from harness.service_profiles import (
     BASE_URL_VARIABLE,
@@ -29,6 +30,8 @@ from harness.spec_model import ExperimentSpec
 
 EMBEDDED = "embedded"
 SERVICES = tuple(PROFILES)
+START_TIMEOUT_S = 300.0
+"""Reading a GGUF file takes a quiet machine seconds and a busy one minutes."""
 MODEL_DIR = Path(__file__).parent / "local_service" / "model"
 
 
@@ -36,8 +39,9 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
     """Return the service's name: what was asked for, else what the spec was written for.
 
     Raises:
-        UsageError: for an unknown name, variables missing for a service asked for by name, or the
-            embedded service with a spec that does not describe its model.
+        UsageError: for an unknown name, variables missing for a service asked for by name, the
+            embedded service with a spec that does not describe its model, or a model whose extra
+            is not installed.
         ServiceError: for a TINKER_BASE_URL that is to be used and is no address.
     """
     name = asked or (EMBEDDED if spec.embedded else "url")
@@ -50,6 +54,8 @@ def choose_service(asked: str | None, spec: ExperimentSpec) -> str:
             where="--service embedded",
             fix="use specs/local.json, or --service url for this spec",
         )
+    if name == EMBEDDED and spec.base_model == SMOLLM:
+        smollm_path()
     if asked and (absent := profile.missing(os.environ)):
         raise missing_error(profile, absent)
     if name != EMBEDDED and (address := os.environ.get(BASE_URL_VARIABLE)):
@@ -81,13 +87,15 @@ def service_identity(name: str, spec: ExperimentSpec) -> dict[str, Any]:
     return {
         "service": "embedded",
         "base_model": spec.base_model,
-        "model_sha256": _model_sha256(),
+        "model_sha256": _model_sha256(spec),
         "dtype": spec.embedded.dtype,
         "service_seed": spec.embedded.service_seed,
     }
 
 
-def _model_sha256() -> str:
+def _model_sha256(spec: ExperimentSpec) -> str:
+    if spec.base_model == SMOLLM:
+        return sha256_file(smollm_path())
     path = MODEL_DIR / "model.safetensors"
     return sha256_file(path) if path.is_file() else "missing: run make local-model"
 
@@ -162,13 +170,16 @@ class ServiceAccess:
                 expected=described.base_model_sha256,
                 found=found,
                 where="embedded.base_model_sha256",
-                fix="restore harness/local_service/model, or write a revised spec",
+                fix="restore harness/local_service/model (SmolLM2: make smollm), or write a"
+                " revised spec",
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         return start_service(
             self.folder / "data",
             dtype=described.dtype,
             seed=described.service_seed,
+            model_dir=smollm_path() if self.spec.base_model == SMOLLM else None,
             base_model=self.spec.base_model,
             log_path=self.folder / "service.log",
+            timeout_s=START_TIMEOUT_S,
         )

@@ -142,7 +142,7 @@ MEANINGS: dict[str, str] = {
     "AdamMoments.beta1": "decay of the first moment",
     "AdamMoments.beta2": "decay of the second moment",
     "AdamMoments.eps": "added to the root of the second moment",
-    "Embedded.base_model_sha256": "of model.safetensors",
+    "Embedded.base_model_sha256": "of model.safetensors, or of the GGUF file",
     "Embedded.task_seed": "of the generated word problems",
     "Embedded.dtype": "arithmetic of training",
     "Embedded.service_seed": "feeds sampling that brings no seed",

@@ -14,7 +14,7 @@ from itertools import chain
 
 from harness.advantage_domain import DOMAINS, outside
 from harness.errors import SpecError
-from harness.local_service.task import SPLIT_SIZES
+from harness.local_service.generated_data import GENERATED
 from harness.spec_model import Arm, Criterion, ExperimentSpec
 from harness.spec_part import ABSENT, Violation, repeated
 from harness.spec_preflight_rules import preflight_violations
@@ -216,9 +216,13 @@ def _execution_rules(spec: ExperimentSpec) -> Iterator[Violation]:
 
 def _generated_row_rules(spec: ExperimentSpec) -> Iterator[Violation]:
     """The sizes of generated data are known before any row is."""
+    data = GENERATED.get(spec.dataset.hf_path)
+    if data is None:
+        yield Violation("dataset.hf_path", spec.dataset.hf_path, f"one of {sorted(GENERATED)}")
+        return
     for path, planned, split in (
         ("dataset.n_examples", spec.dataset.n_examples, "train"),
         ("eval.n_examples", spec.eval.n_examples, "test"),
     ):
-        if planned != SPLIT_SIZES[split]:
-            yield Violation(path, planned, f"{SPLIT_SIZES[split]}, the rows of {split} there are")
+        if planned != data.sizes[split]:
+            yield Violation(path, planned, f"{data.sizes[split]}, the rows of {split} there are")

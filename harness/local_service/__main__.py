@@ -27,6 +27,7 @@ from harness.errors import HarnessError, UsageError
 from harness.local_service import base_model
 from harness.local_service.app import build_runner
 from harness.local_service.gateway import GATEWAY_VARIABLE, parse_tokens
+from harness.local_service.gguf_model import SUFFIX, load_gguf_model
 from harness.local_service.service import Service, Settings
 from harness.local_service.session_routes import identity
 from harness.output_guard import guard_output
@@ -43,7 +44,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
     parser.add_argument("--dtype", choices=sorted(base_model.DTYPES), default="float32")
     parser.add_argument("--seed", type=int, default=0, help="feeds sampling that brings no seed")
-    parser.add_argument("--model-dir", type=Path, default=MODEL_DIR, help="Hugging Face folder")
+    parser.add_argument("--model-dir", type=Path, default=MODEL_DIR, help="HF folder or .gguf")
     parser.add_argument("--base-model", default=base_model.DEFAULT_NAME, help="name to serve it as")
     parser.add_argument("--exit-with-parent", action="store_true", help="stop at end of stdin")
     return parser.parse_args(argv)
@@ -68,9 +69,8 @@ def check_loopback(host: str) -> str:
 
 async def serve(options: argparse.Namespace) -> None:
     """Load the model, listen, announce, and wait for the end."""
-    base = base_model.load_base_model(
-        options.model_dir, name=options.base_model, dtype_name=options.dtype
-    )
+    load = load_gguf_model if options.model_dir.suffix == SUFFIX else base_model.load_base_model
+    base = load(options.model_dir, name=options.base_model, dtype_name=options.dtype)
     key = os.environ.get(KEY_VARIABLE) or f"tml-{secrets.token_urlsafe(32)}"
     gateway = parse_tokens(os.environ.get(GATEWAY_VARIABLE))
     service = Service(Settings(options.data_dir, key, options.seed, gateway), base)

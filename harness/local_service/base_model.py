@@ -31,8 +31,9 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 class BaseModel:
     """A loaded base model and the facts the service reports about it.
 
-    ``network`` is transformers' ``Qwen3ForCausalLM`` with every parameter frozen.
-    ``context_length`` is in tokens; ``eos_ids`` are the implicit stop tokens.
+    ``network`` is transformers' ``Qwen3ForCausalLM``, or ``LlamaForCausalLM`` of a GGUF file, with
+    every parameter frozen; ``folder`` is then that file. ``context_length`` is in tokens;
+    ``eos_ids`` are the implicit stop tokens; ``threads`` is how many torch computes with.
     """
 
     name: str
@@ -43,6 +44,7 @@ class BaseModel:
     context_length: int
     vocab_size: int
     eos_ids: frozenset[int]
+    threads: int = 1
 
     @property
     def dtype(self) -> torch.dtype:
@@ -89,7 +91,7 @@ def load_base_model(folder: Path, *, name: str, dtype_name: str) -> BaseModel:
         network=network,
         context_length=int(config["max_position_embeddings"]),
         vocab_size=int(config["vocab_size"]),
-        eos_ids=_eos_ids(config.get("eos_token_id")),
+        eos_ids=eos_ids(config.get("eos_token_id")),
     )
 
 
@@ -133,6 +135,11 @@ def _build(config: dict[str, Any], weights_path: Path, dtype: torch.dtype) -> nn
     qwen = Qwen3Config(**{**config, "attn_implementation": "sdpa"})
     network = Qwen3ForCausalLM(qwen).to(dtype)  # pyright: ignore[reportArgumentType] -- stub of nn.Module.to
     _load_weights(network, weights_path, dtype, tied=bool(qwen.tie_word_embeddings))
+    return freeze(network)
+
+
+def freeze(network: nn.Module) -> nn.Module:
+    """Return the network ready to be adapted: no gradients, exact norms, evaluation mode."""
     network.requires_grad_(requires_grad=False)
     _use_exact_norms(network)
     return network.eval()
@@ -159,12 +166,13 @@ def _load_weights(network: nn.Module, path: Path, dtype: torch.dtype, *, tied: b
 def _use_exact_norms(network: nn.Module) -> None:
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
-            if type(child).__name__ == "Qwen3RMSNorm":
+            if type(child).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm"):
                 exact = ExactRMSNorm(child.weight, float(child.variance_epsilon))  # pyright: ignore[reportArgumentType] -- nn.Module attributes are untyped
                 setattr(module, name, exact)
 
 
-def _eos_ids(value: Any) -> frozenset[int]:
+def eos_ids(value: Any) -> frozenset[int]:
+    """Return a configuration's end-of-sequence ids, which may be one, several or none."""
     if value is None:
         return frozenset()
     return frozenset(int(token) for token in (value if isinstance(value, list) else [value]))

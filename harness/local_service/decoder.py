@@ -1,5 +1,7 @@
 """The Qwen3 network written out for sampling: merged weights, KV cache, float64.
 
+Llama is the same network without the norms of queries and keys, which are then None.
+
 The trainer runs transformers' module with LoRA beside each layer. Sampling runs this second
 implementation with ``W + scale · B A`` merged once for each snapshot. It computes in float64
 whatever the service's dtype: the result of a row then does not depend, to any digit the wire can
@@ -32,8 +34,8 @@ class Layer:
 
     input_norm: torch.Tensor
     qkv: torch.Tensor
-    q_norm: torch.Tensor
-    k_norm: torch.Tensor
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
     o: torch.Tensor
     mlp_norm: torch.Tensor
     gate_up: torch.Tensor
@@ -55,6 +57,12 @@ class DecoderWeights:
     kv_heads: int
     head_size: int
 
+    @property
+    def bytes(self) -> int:
+        """Memory of embedding, unembedding and layers' matrices."""
+        matrices = [m for x in self.layers for m in (x.qkv, x.o, x.gate_up, x.down)]
+        return sum(m.nbytes for m in (self.embed, self.head, *matrices))
+
 
 def merge(base: BaseModel, config: AdapterConfig | None, pairs: Pairs) -> DecoderWeights:
     """Return float64 weights of the base with an adapter's low-rank terms added."""
@@ -69,10 +77,14 @@ def merge(base: BaseModel, config: AdapterConfig | None, pairs: Pairs) -> Decode
         return network.get_parameter(name + ".weight").detach().to(_FLOAT)
 
     qwen = network.config
+    normed = qwen.model_type == "qwen3"
     cos, sin = _rotary_tables(base)
     return DecoderWeights(
         embed=vector("model.embed_tokens"),
-        layers=[_layer(f"model.layers.{i}", matrix, vector) for i in range(qwen.num_hidden_layers)],
+        layers=[
+            _layer(f"model.layers.{i}", matrix, vector, normed=normed)
+            for i in range(qwen.num_hidden_layers)
+        ],
         norm=vector("model.norm"),
         head=matrix("lm_head"),
         cos=cos,
@@ -95,13 +107,13 @@ def merged(
     return weight + scale * (b.detach().to(_FLOAT) @ a.detach().to(_FLOAT))
 
 
-def _layer(prefix: str, matrix: _Lookup, vector: _Lookup) -> Layer:
+def _layer(prefix: str, matrix: _Lookup, vector: _Lookup, *, normed: bool) -> Layer:
     attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
     return Layer(
         input_norm=vector(f"{prefix}.input_layernorm"),
         qkv=torch.cat([matrix(f"{attention}.{name}_proj") for name in "qkv"]),
-        q_norm=vector(f"{attention}.q_norm"),
-        k_norm=vector(f"{attention}.k_norm"),
+        q_norm=vector(f"{attention}.q_norm") if normed else None,
+        k_norm=vector(f"{attention}.k_norm") if normed else None,
         o=matrix(f"{attention}.o_proj"),
         mlp_norm=vector(f"{prefix}.post_attention_layernorm"),
         gate_up=torch.cat([matrix(f"{mlp}.gate_proj"), matrix(f"{mlp}.up_proj")]),
@@ -134,9 +146,9 @@ def _heads(
     projected = functional.linear(_rms(x, layer.input_norm, weights.eps), layer.qkv)
     split = projected.unflatten(-1, (-1, weights.head_size))
     q, k, v = split.split([weights.heads, weights.kv_heads, weights.kv_heads], -2)
-    q = _rotate(_rms(q, layer.q_norm, weights.eps), cos, sin)
-    k = _rotate(_rms(k, layer.k_norm, weights.eps), cos, sin)
-    return q, k, v
+    if layer.q_norm is not None and layer.k_norm is not None:
+        q, k = _rms(q, layer.q_norm, weights.eps), _rms(k, layer.k_norm, weights.eps)
+    return _rotate(q, cos, sin), _rotate(k, cos, sin), v
 
 
 def _finish_layer(

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 STEPS_PER_TURN = 4
 IDLE_BATCHES_KEPT = 4
 """Merged weights of snapshots that are not sampling just now; older ones are merged again."""
+IDLE_BYTES_KEPT = 2_000_000_000
+"""The newest of them is kept whatever its size; the others only within this sum."""
 
 Outcome = Any
 """What a job returned, or the RefusalError it ended with."""
@@ -50,9 +52,10 @@ class SampleJob:
 
 
 class Engine:
-    """Runs jobs on its own thread until stopped."""
+    """Runs jobs on its own thread, torch with ``threads``, until stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
         self._inbox: queue.SimpleQueue[Job | SampleJob | None] = queue.SimpleQueue()
         self._training: deque[Job] = deque()
         self._batches: OrderedDict[str, SamplingBatch] = OrderedDict()
@@ -74,7 +77,7 @@ class Engine:
         self._inbox.put(job)
 
     def _loop(self) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(self._threads)
         while self._open:
             self._take_in()
             if self._training:
@@ -141,8 +144,11 @@ class Engine:
 
     def _drop_idle(self) -> None:
         idle = [key for key, batch in self._batches.items() if not batch.busy]
-        for key in idle[: max(0, len(idle) - IDLE_BATCHES_KEPT)]:
-            del self._batches[key]
+        kept_bytes = 0
+        for place, key in enumerate(reversed(idle)):
+            kept_bytes += self._batches[key].weights.bytes
+            if place >= IDLE_BATCHES_KEPT or (place and kept_bytes > IDLE_BYTES_KEPT):
+                del self._batches[key]
 
 
 def outcome_of(run: Callable[[], Any]) -> Outcome:

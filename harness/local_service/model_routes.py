@@ -146,7 +146,11 @@ async def get_info(request: web.Request) -> web.Response:
         {
             "type": "get_info",
             "model_id": model.model_id,
-            "model_data": {"arch": "qwen3", "model_name": base.name, "tokenizer_id": base.name},
+            "model_data": {
+                "arch": base.network.config.model_type,
+                "model_name": base.name,
+                "tokenizer_id": base.name,
+            },
             "is_lora": True,
             "lora_rank": config.rank,
             "model_name": base.name,

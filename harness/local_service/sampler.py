@@ -7,7 +7,7 @@ Log-probabilities returned with tokens are those of the model itself (temperatur
 vocabulary), whatever temperature, top_k or top_p chose the token. The SDK describes a returned
 log-probability as "the model's logprob", and the importance ratio of the losses needs that one.
 
-Legend: `_R` rows, `_S` prompt positions, `_V` vocabulary.
+Legend: `_R` rows, `_P` distinct prompts, `_S` prompt positions, `_V` vocabulary.
 """
 
 from __future__ import annotations
@@ -105,16 +105,20 @@ class SamplingBatch:
 
     def _join(self, joiners: list[Row]) -> None:
         longest = max(len(row.prompt) for row in joiners)
-        tokens_RS = torch.zeros(len(joiners), longest, dtype=torch.long)
-        for r, row in enumerate(joiners):
-            tokens_RS[r, : len(row.prompt)] = torch.tensor(row.prompt)
-        hidden, filled = decoder.prefill(self.weights, tokens_RS)
+        # The rollouts of a group share their prompt: it is run once.
+        places = {prompt: p for p, prompt in enumerate({tuple(row.prompt): 0 for row in joiners})}
+        place_R = torch.tensor([places[tuple(row.prompt)] for row in joiners])
+        tokens_PS = torch.zeros(len(places), longest, dtype=torch.long)
+        for prompt, p in places.items():
+            tokens_PS[p, : len(prompt)] = torch.tensor(prompt)
+        hidden_P, filled_P = decoder.prefill(self.weights, tokens_PS)
+        hidden = hidden_P[place_R]
         for r, row in enumerate(joiners):
             if row.want_prompt or row.topk_prompt:
                 score_prompt(self.weights, hidden[r], row)
         first = len(self.rows)
         self.cache.reserve(first + len(joiners), longest + 1)
-        self.cache.put(first, filled)
+        self.cache.put(first, [(keys[place_R], values[place_R]) for keys, values in filled_P])
         self.rows.extend(joiners)
         last = torch.tensor([len(row.prompt) - 1 for row in joiners])
         self._draw(first, decoder.logits(self.weights, hidden[torch.arange(len(joiners)), last]))

@@ -52,7 +52,6 @@ class Service:
 
     settings: Settings
     base: BaseModel
-    engine: Engine = field(default_factory=Engine)
     registry: SessionRegistry = field(default_factory=SessionRegistry)
     futures: FutureStore = field(default_factory=FutureStore)
     downloads: Downloads = field(default_factory=Downloads)
@@ -60,6 +59,7 @@ class Service:
     rows_waiting: int = 0
 
     def __post_init__(self) -> None:
+        self.engine = Engine(self.base.threads)
         self.store = CheckpointStore(self.settings.data_dir)
         self.host = TrainingHost(self.base, self.store)
         self.tokenizer = Tokenizer(self.base.folder)

@@ -1,4 +1,4 @@
-"""Token ids to text, for string stops. The tokenizer is the model folder's own tokenizer.json."""
+"""Token ids to text, for string stops: the folder's tokenizer.json, or the GGUF file's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
 
+from harness.local_service.gguf_model import SUFFIX
+from harness.local_service.gguf_tokenizer import gguf_tokenizer
 from harness.local_service.refusals import RefusalError
 
 
@@ -14,7 +16,7 @@ class Tokenizer:
     """The base model's tokenizer, loaded on first use; a model folder may do without one."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "tokenizer.json"
+        self._path = folder / "tokenizer.json" if folder.is_dir() else folder
         self._loaded: FastTokenizer | None = None
 
     def require(self) -> Callable[[list[int]], str]:
@@ -32,5 +34,10 @@ class Tokenizer:
                     where="sampling_params.stop",
                     fix="give stop token ids",
                 )
-            fast = self._loaded = FastTokenizer.from_file(str(self._path))
+            fast = self._loaded = self._load()
         return lambda ids: fast.decode(ids, skip_special_tokens=False)
+
+    def _load(self) -> FastTokenizer:
+        if self._path.suffix == SUFFIX:
+            return gguf_tokenizer(self._path)
+        return FastTokenizer.from_file(str(self._path))

@@ -134,10 +134,7 @@ REFUSED = {
     "the pilot got a bill": (402, 'raise Fault(FaultKind.BILLING, "402 owed").error("arm")'),
 }
 OWN_FINDINGS = {
-    "optimizer_rule": (
-        500,
-        'raise tinker.InternalServerError("broken", response=answer, body=None)',
-    ),
+    "optimizer_rule": (200, 'raise ValueError("a defect of the gate itself")'),
     "stop_reasons": (410, 'raise Fault(FaultKind.GONE, "410").error("arm")'),
     "sampling_seeds": (429, 'gate.check("quantity", 3.0, effect="nothing", at_most=2.0)'),
 }
