@@ -161,7 +161,8 @@ def evaluation(service: EmbeddedService, run: PlannedRun, quick: bool) -> list[R
             facts["wall_s"]["ratio"],
             "x",
             most=1.25,
-            why="requests, encoding and grading of every item share the two cores",
+            why="the SDK needs more processor time for an item's two requests than the service for"
+            " decoding it; rendering and grading are a twentieth of the client's time",
             facts=facts,
         ),
         Row(f"{name}: client's memory", "–", peak_bytes(ours) / MIB, "MiB"),
