@@ -33,6 +33,7 @@ from benchmarks import (
 from benchmarks.planned import planned_run
 from benchmarks.rows import Row, table
 from benchmarks.train_step import train_step
+from harness.errors import HarnessError
 from harness.local_service.process import start_service
 from harness.store import write_json_atomic
 
@@ -63,7 +64,7 @@ def groups(options: argparse.Namespace, folder: Path) -> dict[str, Group]:
         ),
         "arm": live(lambda service: [arm_time.arm_time(service, folder, quick)]),
         "skyrl": lambda: [skyrl.recorded_row()],
-        "suite": lambda: [suite.suite_time(options.suite_log)],
+        "suite": lambda: [suite.suite_time(quick)],
         "plugin": lambda: [suite.plugin_overhead(quick)],
         "growth by prompts": lambda: growth.prompts(quick),
         "growth by steps": lambda: growth.steps(folder, quick),
@@ -79,13 +80,21 @@ def verification(run: Path, quick: bool) -> Row:
     return records.verification(run.resolve(), quick)
 
 
+def _measured(name: str, measure: Group) -> list[Row]:
+    """Return a group's rows, or one that says why it could not be measured; the rest goes on."""
+    try:
+        return measure()
+    except (HarnessError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        return [Row(name, "–", None, "", why=f"{type(error).__name__}: {reason}"[:1000])]
+
+
 def main(argv: Sequence[str]) -> int:
     """Measure what is asked for; exit 0 whatever the figures say, for they are no test."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--run", type=Path, default=ROOT / "artifacts" / "runs/local/latest")
-    parser.add_argument("--suite-log", type=Path, default=ROOT / "artifacts" / "suite.log")
     parser.add_argument("--out", type=Path, default=ROOT / "artifacts" / "bench.json")
     options = parser.parse_args(argv)
     os.environ["TINKER_TELEMETRY"] = "0"
@@ -97,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         for name, measure in groups(options, Path(folder)).items():
             if options.only in name:
                 print(f"measuring {name} …", file=sys.stderr, flush=True)
-                rows += measure()
+                rows += _measured(name, measure)
     document = {
         "version": 1,
         "quick": options.quick,

@@ -32,7 +32,7 @@ def _rows(
     for size in sizes:
         one = work(size)
         one()
-        seconds.append(statistics.median(timed(one).cpu_s for _ in range(3)))
+        seconds.append(statistics.median(timed(one).cpu_s for _ in range(5)))
         peaks.append(peak_bytes(one) / MIB)
     facts = {unit: list(sizes), "cpu_s": seconds, "peak_mib": peaks}
     return [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Outcome = Literal["reached", "missed", "not measured", "figure"]
+Outcome = Literal["met", "missed", "not measured", "figure"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Row:
         value: the measured figure; None where nothing was measured.
         unit: of the figure; ``x`` for a ratio.
         most, least: what the figure may be at most, or must be at least; neither: just a figure.
-        why: why it misses, or is not measured.
+        why: why it misses, or is not measured; shown then only.
+        note: what belongs beside the figure whatever it is.
         facts: everything behind the figure, for the JSON file.
     """
 
@@ -30,6 +31,7 @@ class Row:
     most: float | None = None
     least: float | None = None
     why: str = ""
+    note: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -41,7 +43,7 @@ class Row:
             return "figure"
         above = self.most is not None and self.value > self.most
         below = self.least is not None and self.value < self.least
-        return "missed" if above or below else "reached"
+        return "missed" if above or below else "met"
 
     def reach(self) -> str:
         """Return what is allowed, in words."""
@@ -54,7 +56,7 @@ class Row:
         limit = self.most if self.most is not None else self.least
         if self.outcome != "missed" or self.value is None or not limit:
             return ""
-        return f"{abs(self.value / limit - 1):.0%} beyond"
+        return f"{abs(self.value / limit - 1):.0%}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the row with its outcome."""
@@ -67,7 +69,7 @@ def figure(value: float | None, unit: str) -> str:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the table, a line a row, and under a row that misses the reason."""
+    """Return the table, a line a row, and under a row that misses by how much and why."""
     width = max(len(row.name) for row in rows)
     lines = []
     for row in rows:
@@ -75,8 +77,11 @@ def table(rows: Sequence[Row]) -> list[str]:
             f"{row.outcome:12}  {row.name:{width}}  {figure(row.value, row.unit):>12}"
             f"  {row.reach():>10}  against: {row.against}"
         )
-        notes = [part for part in (row.by_how_much(), row.why) if part]
-        if notes and row.outcome in ("missed", "not measured"):
-            lines.append(f"{'':14}{'; '.join(notes)}")
+        if row.outcome == "missed":
+            lines.append(f"{'':14}missed by {row.by_how_much()}, because {row.why}")
+        elif row.outcome == "not measured":
+            lines.append(f"{'':14}not measured: {row.why}")
+        if row.note:
+            lines.append(f"{'':14}{row.note}")
     counts = {name: sum(row.outcome == name for row in rows) for name in Outcome.__args__}
     return [*lines, ", ".join(f"{count} {name}" for name, count in counts.items())]

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from harness.digest import sha256_file, sha256_json
+from harness.digest import canonical_json, sha256_file, sha256_json
 from harness.durable import stored
 from harness.errors import StoreError
-from harness.manifest_entry import Chain, Entry, Finding, read_chain
+from harness.manifest_entry import Chain, Entry, Finding, Seal, read_chain
 from harness.reading import MAX_ROWS_BYTES, read_regular
 from harness.store import append_jsonl
 
@@ -37,7 +37,10 @@ def append_entry(folder: Path, name: str) -> dict[str, Any]:
         StoreError: when the file is missing, no regular file or outside the folder, when its
             name was entered before, or when the manifest itself is broken.
     """
-    chain = _intact_chain(folder)
+    return _enter(folder, _intact_chain(folder), name)
+
+
+def _enter(folder: Path, chain: Chain, name: str) -> dict[str, Any]:
     path = _regular_file(folder, name)
     if name in chain.entries:
         raise StoreError(
@@ -58,11 +61,19 @@ def enter_all(folder: Path, *, ignored: Collection[str] = ()) -> list[str]:
     Raises:
         StoreError: as for :func:`append_entry`.
     """
-    entered = _intact_chain(folder).entries
-    new = [name for name in _file_names(folder, ignored) if name not in entered]
+    chain = _intact_chain(folder)
+    new = [name for name in _file_names(folder, ignored) if name not in chain.entries]
     for name in new:
-        append_entry(folder, name)
+        chain = _current(folder, chain)
+        _enter(folder, chain, name)
     return new
+
+
+def _current(folder: Path, chain: Chain) -> Chain:
+    """Return the chain as it is on disk; it is read again only where another writer added to it."""
+    path = folder / MANIFEST_NAME
+    size = path.stat().st_size if path.exists() else 0
+    return chain if size == chain.size_bytes else _intact_chain(folder)
 
 
 def seal(folder: Path) -> str:
@@ -172,6 +183,9 @@ def _append(folder: Path, chain: Chain, body: dict[str, Any]) -> dict[str, Any]:
     linked = {**body, "previous": chain.head}
     line = {**linked, "line_sha256": sha256_json(linked)}
     append_jsonl(folder / MANIFEST_NAME, line)
+    raw = canonical_json(line)
+    chain.add((Seal if "seal" in body else Entry).model_validate_json(raw))
+    chain.size_bytes += len(raw) + 1
     return line
 
 

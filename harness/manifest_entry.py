@@ -68,12 +68,14 @@ class Chain:
         findings: where the chain breaks; lines after that do not count.
         head: digest of the last intact line, "" without one.
         is_sealed: whether that line is a seal.
+        size_bytes: of the file that the chain was read from.
     """
 
     entries: dict[str, Entry] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     head: str = ""
     is_sealed: bool = False
+    size_bytes: int = 0
 
     def add(self, line: Entry | Seal) -> None:
         """Take a line that was found to fit."""
@@ -85,7 +87,7 @@ class Chain:
 def read_chain(data: bytes, where: str) -> Chain:
     """Return a manifest's chain, up to the first line that breaks it."""
     *lines, tail = data.split(b"\n")
-    chain = Chain()
+    chain = Chain(size_bytes=len(data))
     for number, raw in enumerate(lines, start=1):
         line = _line(raw, f"line {number}")
         fault = line if isinstance(line, str) else _misfit(chain, line, f"line {number}")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import harness.manifest
 from harness.errors import StoreError
 from harness.manifest import (
     MANIFEST_NAME,
@@ -298,3 +299,38 @@ def test_any_contents_are_entered_and_found_intact(
     victim = min(contents)
     (folder / victim).write_bytes(contents[victim] + b"!")
     assert {finding.name for finding in check_manifest(folder)} == {victim}
+
+
+def test_an_entry_follows_what_another_writer_entered_meanwhile(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.json", "b.json", "c.json"):
+        (run / name).write_bytes(name.encode())
+    others = ["c.json"]
+    first = harness.manifest._current
+
+    def after_another_wrote(folder: Path, chain: Any) -> Any:
+        if others:
+            append_entry(run, others.pop())
+        return first(folder, chain)
+
+    monkeypatch.setattr(harness.manifest, "_current", after_another_wrote)
+    with pytest.raises(StoreError, match=r"once, when it is final.*c\.json"):
+        enter_all(run)
+    seal(run)
+    assert check_manifest(run) == [], "the other writer's entry broke the chain"
+
+
+def test_the_manifest_is_read_once_for_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02d}.json").write_bytes(b"1")
+    (tmp_path / "before.json").write_bytes(b"1")
+    append_entry(tmp_path, "before.json")
+    read, reads = harness.manifest.read_chain, []
+    monkeypatch.setattr(
+        harness.manifest, "read_chain", lambda *read_of: reads.append(read_of) or read(*read_of)
+    )
+    assert len(enter_all(tmp_path)) == 30
+    assert len(reads) == 1, f"{len(reads)} reads of the manifest for 30 files, expected 1"
