@@ -98,7 +98,7 @@ class GenerationAdapter:
             return whole
         answer = _json(whole)
         path = str(answer["path"]).replace("/sampler_weights/", "/external_weights/")
-        return web.json_response({**answer, "path": path})
+        return web.json_response({"type": "save_weights_external", "path": path})
 
     async def _training_runs(self, passing: Passing) -> web.StreamResponse:
         parts = passing.request.path.removeprefix(API).split("/")
