@@ -17,6 +17,7 @@ from harness.errors import ArmError
 from harness.gates.verdict import Outcome
 from harness.restoration import ArmProvenance, OptimizerCheck, optimizer_check
 from harness.restoration_rules import judge_row
+from harness.service import reported_of
 from harness.spec_model import ExperimentSpec
 from harness.spec_preflight import RestorationArm
 from harness.store import write_json_atomic
@@ -48,7 +49,7 @@ def prove_restore(
         "attempt": attempt.number,
         "step": attempt.first_step,
         "after_restore": number,
-        "reported": training.get_info().model_dump(mode="json", exclude_none=True),
+        "reported": reported_of(training),
     }
     write_json_atomic(attempt.folder(arm) / RESTORED_NAME, record)
     asked = asked_optimizer(spec, arm_name)

@@ -20,7 +20,7 @@ from harness.gates.initial_identity import InitialIdentity, StartOfArm, fixed_ba
 from harness.gates.provenance import provenance_of
 from harness.plan import PlannedRun
 from harness.reading import read_regular
-from harness.service import export_adapter, fixed_batch_logprobs, sdk_client
+from harness.service import export_adapter, fixed_batch_logprobs, reported_of, sdk_client
 from harness.spec_model import Arm
 from harness.store import write_json_atomic
 
@@ -52,7 +52,7 @@ def prove_start(
         "adapter_sha256": adapter,
         "batch_sha256": batch_sha256,
         "output_sha256": output_sha256,
-        "reported": training.get_info().model_dump(mode="json", exclude_none=True),
+        "reported": reported_of(training),
     }
     write_json_atomic(attempt_folder / START_NAME, record)
     expected = run.initial_state(arm.seed)["adapter_sha256"]

@@ -6,7 +6,6 @@ Everything goes through the stock SDK, except for the download of signed address
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import urllib.error
 import urllib.request
@@ -104,7 +103,6 @@ def create_initial_state(
     training = training_client(
         client.create_lora_training_client(spec.base_model, rank=spec.lora_rank, seed=seed)
     )
-    info = training.get_info()
     uri = training.save_state(name).result().path
     digest = export_adapter(client, training, name, folder)
     return InitialState(
@@ -112,8 +110,19 @@ def create_initial_state(
         adapter_sha256=digest,
         seed=seed,
         lora_rank=spec.lora_rank,
-        reported=json.loads(info.model_dump_json(exclude_none=True)),
+        reported=reported_of(training),
     )
+
+
+def reported_of(training: tinker.TrainingClient) -> dict[str, Any]:
+    """Return what the service says of a client, the model's name at its top level.
+
+    The SDK has two places for the name, both optional; a service may fill either.
+    """
+    info = training.get_info()
+    reported = info.model_dump(mode="json", exclude_none=True)
+    name = info.model_name or info.model_data.model_name
+    return {**reported, "model_name": name} if name else reported
 
 
 def export_adapter(

@@ -18,7 +18,12 @@ import tinker
 from harness.arm_dataset import fewshot_prefix, prompt_for, renderer_for
 from harness.problems import Problem
 from harness.sdk_generation import training_client
-from harness.service import create_initial_state, export_adapter, fixed_batch_logprobs
+from harness.service import (
+    create_initial_state,
+    export_adapter,
+    fixed_batch_logprobs,
+    reported_of,
+)
 from harness.spec_model import ExperimentSpec
 
 
@@ -77,7 +82,7 @@ def measure_initial_identity(
         training = training_client(client.create_training_client_from_state(initial.checkpoint_uri))
         batch_sha256, output_sha256 = fixed_batch_logprobs(training, batch)
         adapter = export_adapter(client, training, f"{name}-{arm.name}", folder / arm.name)
-        reported = training.get_info().model_dump(mode="json", exclude_none=True)
+        reported = reported_of(training)
         starts.append(StartOfArm(arm.name, adapter, batch_sha256, output_sha256, reported))
     return InitialIdentity(
         initial_sha256=initial.adapter_sha256,

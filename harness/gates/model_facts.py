@@ -13,7 +13,7 @@ from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sampler_logprobs, trainer_logprobs
 from harness.gates.restoration import adapter_vector, exported_tensors
 from harness.sdk_generation import sampling_client
-from harness.service import export_adapter
+from harness.service import export_adapter, reported_of
 
 ROWS = 16
 
@@ -37,7 +37,7 @@ def measure_model(probe: LiveProbe, announced: Mapping[str, Any] | None) -> Meas
     if any(not fact.holds for fact in facts):
         return Measured(tuple(facts))
     training = probe.new_trainer()
-    if reported := training.get_info().model_name:
+    if reported := reported_of(training).get("model_name"):
         rule = {"equals": spec.base_model}
         facts.append(Fact("base model in get_info", reported, rule, wrong))
     else:

@@ -33,7 +33,7 @@ _LOCKED_OUT = frozenset({401, 403})
 _FOR_GOOD = 501
 _AS = 404
 """How the SDK is handed a 501: it would ask again for minutes, for a future's result for ever."""
-_HOUSEKEEPING = ("/telemetry", "/session_heartbeat")
+_HOUSEKEEPING = ("/telemetry", "/session_heartbeat", "/client/config", "/client/dynamic_config")
 
 
 class LastAnswer:

@@ -38,7 +38,7 @@ def load_smollm_tokenizer() -> PreTrainedTokenizerFast:
 def gguf_tokenizer(path: Path) -> Tokenizer:
     """Return the byte-level BPE tokenizer that a GGUF file of the SmolLM family holds."""
     # Imported here: only those who installed the extra have it.
-    from gguf import GGUFReader
+    from gguf import GGUFReader  # pyright: ignore[reportMissingImports] - an optional package
 
     fields = GGUFReader(path).fields
     tokens: Sequence[str] = fields["tokenizer.ggml.tokens"].contents()

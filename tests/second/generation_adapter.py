@@ -97,8 +97,9 @@ class GenerationAdapter:
         if whole.status != 200 or kind != "SaveWeightsExternal":
             return whole
         answer = _json(whole)
-        path = str(answer["path"]).replace("/sampler_weights/", "/external_weights/")
-        return web.json_response({**answer, "path": path})
+        model, _, name = str(answer["path"]).removeprefix("tinker://").partition("/")
+        path = f"tinker://{model}/external_weights/{name.removeprefix('sampler_weights/')}"
+        return web.json_response({"type": "save_weights_external", "path": path})
 
     async def _training_runs(self, passing: Passing) -> web.StreamResponse:
         parts = passing.request.path.removeprefix(API).split("/")

@@ -22,8 +22,8 @@ from tests.second.skyrl_service import SkyRL, missing_skyrl, skyrl_service
 
 pytestmark = pytest.mark.slow
 
-LEAST_MEASURED = 8
-"""Gates that take measurements behind the adapter; seen: see docs/services.md."""
+LEAST_MEASURED = 4
+"""Gates that take measurements behind the adapter, of those that were seen (docs/services.md)."""
 STAGED = "this session's pilot cannot be timed"
 """Why the gate on cost is unknown where the pilot was not offered."""
 

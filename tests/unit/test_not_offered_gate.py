@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from mini_project import make_project, write_gates
+from tinker import TrainingClient
+from tinker.types import GetInfoResponse
+
+from harness.service import reported_of
 
 pytest_plugins = ["pytester"]
 
@@ -64,3 +70,18 @@ def test_not_offered_is_unknown_and_every_other_error_stays_a_fail(
     text = result.stdout.str()
     assert "NotOfferedError" not in text, "a traceback instead of a sentence"
     assert result.ret == 1, f"a failed gate ends a session with 1, found {result.ret}"
+
+
+@pytest.mark.parametrize("place", ["top level", "model_data", "nowhere"])
+def test_the_models_name_counts_in_either_of_the_sdks_places(place: str) -> None:
+    info = GetInfoResponse.model_validate(
+        {
+            "model_id": "m",
+            "model_data": {"model_name": "a/b"} if place == "model_data" else {},
+            "model_name": "a/b" if place == "top level" else None,
+        }
+    )
+    training = cast(TrainingClient, SimpleNamespace(get_info=lambda: info))
+    expected = None if place == "nowhere" else "a/b"
+    found = reported_of(training).get("model_name")
+    assert found == expected, f"{place}: expected {expected!r}, found {found!r}"
