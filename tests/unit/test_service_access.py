@@ -17,7 +17,12 @@ from small_run import LOCAL_SPEC
 from harness import service_access
 from harness.errors import ServiceError, UsageError
 from harness.health import get_json, public_address
-from harness.service_access import ServiceAccess, choose_service, service_identity
+from harness.service_access import (
+    START_TIMEOUT_S,
+    ServiceAccess,
+    choose_service,
+    service_identity,
+)
 from harness.spec import load_spec
 from harness.spec_model import ExperimentSpec
 
@@ -228,6 +233,7 @@ def test_the_embedded_service_starts_once_and_as_the_spec_says(
                 "seed": 0,
                 "base_model": "embedded/gradeschool",
                 "log_path": tmp_path / "service" / "service.log",
+                "timeout_s": START_TIMEOUT_S,
             },
         )
     ]
