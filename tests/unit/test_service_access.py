@@ -231,6 +231,7 @@ def test_the_embedded_service_starts_once_and_as_the_spec_says(
             {
                 "dtype": "float32",
                 "seed": 0,
+                "model_dir": None,
                 "base_model": "embedded/gradeschool",
                 "log_path": tmp_path / "service" / "service.log",
                 "timeout_s": START_TIMEOUT_S,
