@@ -64,7 +64,7 @@ def groups(options: argparse.Namespace, folder: Path) -> dict[str, Group]:
         ),
         "arm": live(lambda service: [arm_time.arm_time(service, folder, quick)]),
         "skyrl": lambda: [skyrl.recorded_row()],
-        "suite": lambda: [suite.suite_time(quick)],
+        "suite": lambda: [suite.suite_time()],
         "plugin": lambda: [suite.plugin_overhead(quick)],
         "growth by prompts": lambda: growth.prompts(quick),
         "growth by steps": lambda: growth.steps(folder, quick),
