@@ -182,7 +182,8 @@ CASES: dict[str, Case] = {
     "a pass that fails": Case(
         lambda: Rule("retrieve_future", failed_future, request_type="ForwardBackward"),
         PARITY | {"optimizer_rule"},
-        ("retrieve_future", "not supported"),
+        # Which request the SDK was waiting for is not in its error; 0.33 asks for several at once.
+        ("not supported",),
     ),
     "a sample that fails": Case(
         lambda: Rule("retrieve_future", failed_future, request_type="Sample"),
@@ -192,7 +193,7 @@ CASES: dict[str, Case] = {
     "no sample_sequence_ids": Case(
         lambda: Rule("asample", without_key("sample_sequence_ids")),
         SAMPLING | SCORING,
-        ("retrieve_future (Sample)", "sample_sequence_ids"),
+        ("answered 200", "sample_sequence_ids"),
     ),
     "no log-probabilities of drawn tokens": Case(
         lambda: Rule("retrieve_future", edited(proto.SampleResponse, _no_drawn_logprobs)),

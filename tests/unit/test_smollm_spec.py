@@ -16,7 +16,6 @@ from harness.local_service import smollm
 from harness.local_service.one_step import KINDS, ONE_STEP_SIZES, one_step_rows
 from harness.local_service.smollm import SMOLLM
 from harness.local_service.task import Split
-from harness.pins import pin_obstacles
 from harness.problems import load_problems
 from harness.service_access import choose_service
 from harness.spec import load_spec, parse_spec
@@ -27,9 +26,8 @@ QUESTION = re.compile(r"(\d+)\D+(\d+)[?.] Say: The answer is \\boxed\{9\}, with 
 SIGNS = {"+": "plus|Add|\\+", "-": "minus|Take|-", "*": "times|Multiply|\\*"}
 
 
-def test_the_spec_loads_with_recorded_revisions() -> None:
+def test_the_spec_loads() -> None:
     assert SPEC.base_model == SMOLLM
-    assert pin_obstacles(SPEC, LOADED.pins, ROOT) == []
     shapes = [(arm.advantage_mode, arm.group_size, arm.groups_per_batch) for arm in SPEC.arms]
     assert shapes == [("grpo", 8, 8), ("gs1", 1, 64)]
 
