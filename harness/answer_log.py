@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
-from tinker._base_client import AsyncAPIClient
 
 from harness.digest import parse_json
 from harness.errors import DocumentError, StoreError
 from harness.redact import Redactor
+from harness.sdk_clients import each_new_client
 from harness.service_fault import Fault, kind_of_answer, one_clause
 from harness.store import append_jsonl
 
@@ -145,16 +145,10 @@ def observed_answers(log: SeesAnswers) -> Iterator[None]:
 @contextmanager
 def looked_at(look: Callable[[httpx.Response], Awaitable[None]]) -> Iterator[None]:
     """Let every SDK client that is made in the block show its answers before it reads them."""
-    original = AsyncAPIClient.__init__
 
-    def with_hook(client: Any, *args: Any, **kwargs: Any) -> None:
-        original(client, *args, **kwargs)
+    def meet(client: Any) -> None:
         hooks = client._client.event_hooks
         client._client.event_hooks = {**hooks, "response": [*hooks["response"], look]}
 
-    # setattr, because the stand-in takes any arguments and only looks at what was made.
-    setattr(AsyncAPIClient, "__init__", with_hook)  # noqa: B010
-    try:
+    with each_new_client(meet):
         yield
-    finally:
-        setattr(AsyncAPIClient, "__init__", original)  # noqa: B010

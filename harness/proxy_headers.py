@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from harness.sdk_clients import each_new_client
 from harness.service_profiles import BASE_URL_VARIABLE, PROFILE_VARIABLE, profile_named
 
 Origin = tuple[str, str | None, int | None]
@@ -44,7 +45,7 @@ def headers_sent(base_url: str, headers: Mapping[str, str]) -> Iterator[None]:
     before = _sent.get(origin)
     _sent[origin] = dict(headers)
     try:
-        with _hooked_clients():
+        with each_new_client(_dress):
             yield
     finally:
         if before is None:
@@ -85,32 +86,17 @@ def dressed(request: urllib.request.Request) -> urllib.request.Request:
     return request
 
 
-@contextmanager
-def _hooked_clients() -> Iterator[None]:
-    # Imported here: sessions that contact no service need no SDK.
-    from tinker._base_client import AsyncAPIClient
+def _dress(client: Any) -> None:
+    origin = origin_of(str(client.base_url))
+    # Kept by the client: one that outlives the block still speaks to the same service.
+    headers = dict(_sent.get(origin, {}))
 
-    original = AsyncAPIClient.__init__
+    async def add(request: Any) -> None:
+        if origin_of(str(request.url)) == origin:
+            request.headers.update(headers)
 
-    def with_headers(client: Any, *args: Any, **kwargs: Any) -> None:
-        original(client, *args, **kwargs)
-        origin = origin_of(str(client.base_url))
-        # Kept by the client: one that outlives the block still speaks to the same service.
-        headers = dict(_sent.get(origin, {}))
-
-        async def add(request: Any) -> None:
-            if origin_of(str(request.url)) == origin:
-                request.headers.update(headers)
-
-        hooks = client._client.event_hooks
-        client._client.event_hooks = {**hooks, "request": [*hooks["request"], add]}
-
-    # setattr, because the stand-in takes any arguments.
-    setattr(AsyncAPIClient, "__init__", with_headers)  # noqa: B010
-    try:
-        yield
-    finally:
-        setattr(AsyncAPIClient, "__init__", original)  # noqa: B010
+    hooks = client._client.event_hooks
+    client._client.event_hooks = {**hooks, "request": [*hooks["request"], add]}
 
 
 def environment_of(name: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:

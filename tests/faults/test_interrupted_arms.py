@@ -22,6 +22,13 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 STEPS = 6
 ENDS_WITHIN_S = 60.0
 
+PYTEST = """
+import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main())
+"""
+"""Listens to Ctrl-C even where these tests run as a job in the background, which ignores it."""
+
 
 class Terminal:
     """A terminal in which ``pytest -m full --parallel 2`` is typed, on a small spec."""
@@ -36,9 +43,9 @@ class Terminal:
         """Start the command as the leader of its group, as a terminal does."""
         files = ["--spec", self.spec, "--artifacts", self.artifacts, "--gsm8k-dir", self.rows]
         plugins = ["-p", "no:cacheprovider", "-p", "tests.faults.proven_gates"]
-        command = ["pytest", "-m", "full", "--parallel", "2", "tests/full", *plugins]
+        command = ["-m", "full", "--parallel", "2", "tests/full", *plugins]
         return subprocess.Popen(
-            [sys.executable, "-m", *command, *map(str, files)],
+            [sys.executable, "-c", PYTEST, *command, *map(str, files)],
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
