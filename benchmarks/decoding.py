@@ -86,31 +86,31 @@ def decode(prompts_R: Sequence[list[int]], most: int, stops: Sequence[int]) -> i
 
 def sampling(service: EmbeddedService, quick: bool) -> Row:
     """Measure 64 concurrent requests of 64 tokens each, which no stop token ends."""
-    client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-    sampler = client.create_sampling_client(base_model=service.base_model).result()
-    asked = prompts()[:CONCURRENT]
-    unused = max(max(prompt) for prompt in prompts()) + 1
-    parameters = tinker.SamplingParams(max_tokens=TOKENS, temperature=0.0, stop=[unused])
-    tokens = 0
+    with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
+        sampler = client.create_sampling_client(base_model=service.base_model).result()
+        asked = prompts()[:CONCURRENT]
+        unused = max(max(prompt) for prompt in prompts()) + 1
+        parameters = tinker.SamplingParams(max_tokens=TOKENS, temperature=0.0, stop=[unused])
+        tokens = 0
 
-    async def ask() -> None:
-        nonlocal tokens
-        answers = await asyncio.gather(
-            *(
-                sampler.sample_async(
-                    prompt=tinker.ModelInput.from_ints(prompt),
-                    num_samples=1,
-                    sampling_params=parameters,
+        async def ask() -> None:
+            nonlocal tokens
+            answers = await asyncio.gather(
+                *(
+                    sampler.sample_async(
+                        prompt=tinker.ModelInput.from_ints(prompt),
+                        num_samples=1,
+                        sampling_params=parameters,
+                    )
+                    for prompt in asked
                 )
-                for prompt in asked
             )
-        )
-        tokens = sum(len(answer.sequences[0].tokens) for answer in answers)
+            tokens = sum(len(answer.sequences[0].tokens) for answer in answers)
 
-    bare_tokens = decode(asked, TOKENS, [])
-    pairs = in_turns(
-        lambda: asyncio.run(ask()), lambda: decode(asked, TOKENS, []), 5 if quick else 9
-    )
+        bare_tokens = decode(asked, TOKENS, [])
+        pairs = in_turns(
+            lambda: asyncio.run(ask()), lambda: decode(asked, TOKENS, []), 5 if quick else 9
+        )
     wall = pairs.facts()["wall_s"]
     share = (tokens / wall["ours"]) / (bare_tokens / wall["bare"])
     facts: dict[str, Any] = pairs.facts() | {
@@ -132,23 +132,23 @@ def sampling(service: EmbeddedService, quick: bool) -> Row:
 
 def evaluation(service: EmbeddedService, run: PlannedRun, quick: bool) -> list[Row]:
     """Measure the evaluation of all test items on the base model."""
-    client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-    sampler = client.create_sampling_client(base_model=service.base_model).result()
-    # First: it makes the model's tokenizer known, which the evaluator needs.
-    asked = prompts()[: len(run.test_problems())]
-    evaluator = evaluator_object(run.spec, run.test_problems())
-    decoding = evaluator["decoding"]
+    with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
+        sampler = client.create_sampling_client(base_model=service.base_model).result()
+        # First: it makes the model's tokenizer known, which the evaluator needs.
+        asked = prompts()[: len(run.test_problems())]
+        evaluator = evaluator_object(run.spec, run.test_problems())
+        decoding = evaluator["decoding"]
 
-    def ours() -> list[dict[str, Any]]:
-        return asyncio.run(score(sampler, run, evaluator, {"arm": "base"}, {}, lambda _: None))
+        def ours() -> list[dict[str, Any]]:
+            return asyncio.run(score(sampler, run, evaluator, {"arm": "base"}, {}, lambda _: None))
 
-    def bare(size: int) -> None:
-        for first in range(0, len(asked), size):
-            decode(asked[first : first + size], decoding["max_tokens"], decoding["stop"])
+        def bare(size: int) -> None:
+            for first in range(0, len(asked), size):
+                decode(asked[first : first + size], decoding["max_tokens"], decoding["stop"])
 
-    by_size = {size: timed(lambda size=size: bare(size)).wall_s for size in (64, 128, 256, 512)}
-    best = min(by_size, key=lambda size: by_size[size])
-    pairs = in_turns(ours, lambda: bare(best), 2 if quick else 5)
+        by_size = {size: timed(lambda size=size: bare(size)).wall_s for size in (64, 128, 256, 512)}
+        best = min(by_size, key=lambda size: by_size[size])
+        pairs = in_turns(ours, lambda: bare(best), 2 if quick else 5)
     facts: dict[str, Any] = pairs.facts() | {
         "bare_s_by_batch": by_size,
         "best_batch": best,

@@ -60,7 +60,8 @@ def _offline_suite(artifacts: Path) -> str:
         check=False,
     )
     if not _TOTAL.search(done.stdout):
-        raise ChildProcessError(f"pytest ended with {done.returncode}: {done.stdout[-800:]}")
+        said = done.stdout[-800:] + done.stderr[-800:]
+        raise ChildProcessError(f"pytest ended with {done.returncode}: {said}")
     if done.returncode != 0:
         raise ChildProcessError(f"the suite fails, so its time says nothing: {done.stdout[-800:]}")
     return done.stdout
@@ -81,11 +82,14 @@ def _pytest(*options: str) -> None:
 
 
 def plugin_overhead(quick: bool) -> Row:
-    """Measure the same tests with the plugin and without it."""
-    chosen = ("-p", "pytester", "-m", "not live and not full and not slow")
+    """Measure the same tests with the plugin and without it; no conftest's imports in either."""
+    chosen = ("--noconftest", "-p", "pytester", "-m", "not live and not full and not slow")
     own = ("-o", "strict=false", "-o", "addopts=", "-o", "markers=slow\nlive\nfull")
-    without = ("--noconftest", *own, *chosen)
-    pairs = in_turns(_pytest, lambda: _pytest(*without), 2 if quick else 5)
+    pairs = in_turns(
+        lambda: _pytest("-p", "harness.plugin", *chosen),
+        lambda: _pytest(*own, *chosen),
+        2 if quick else 5,
+    )
     facts: dict[str, Any] = pairs.facts() | {"tests": TESTS}
     return Row(
         "pytest with the plugin",

@@ -92,19 +92,19 @@ def train_step(service: EmbeddedService, quick: bool) -> Row:
     """Measure one forward-backward with its optimizer step."""
     torch.set_num_threads(1)
     data = datums()
-    client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-    making = client.create_lora_training_client(
-        service.base_model, rank=SPEC.spec.lora_rank, seed=0
-    )
-    training = making.result()
+    with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
+        making = client.create_lora_training_client(
+            service.base_model, rank=SPEC.spec.lora_rank, seed=0
+        )
+        training = making.result()
 
-    def ours() -> None:
-        passed = training.forward_backward(data, "importance_sampling")
-        stepped = training.optim_step(tinker.AdamParams(learning_rate=3e-4))
-        passed.result()
-        stepped.result()
+        def ours() -> None:
+            passed = training.forward_backward(data, "importance_sampling")
+            stepped = training.optim_step(tinker.AdamParams(learning_rate=3e-4))
+            passed.result()
+            stepped.result()
 
-    pairs = in_turns(ours, BareStep(data), 5 if quick else 15)
+        pairs = in_turns(ours, BareStep(data), 5 if quick else 15)
     facts: dict[str, Any] = pairs.facts() | {"sequences": len(data)}
     return Row(
         f"embedded train step, {SEQUENCES} sequences",

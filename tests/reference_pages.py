@@ -10,6 +10,7 @@ from harness.reference_pages import gates_page, spec_page
 DOCS = Path(__file__).parents[1] / "docs"
 LISTS = (
     "client_mutants",
+    "mode_mutants",
     "wiring_mutants",
     "verdict_mutants",
     "evidence_mutants",
