@@ -52,7 +52,8 @@ def suite_time() -> Row:
 
 def _offline_suite(artifacts: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", *_SUITE, "--artifacts", str(artifacts)],
+        # With "=": pytest would take a folder that stands alone for its root.
+        [sys.executable, "-m", *_SUITE, f"--artifacts={artifacts}"],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
