@@ -14,8 +14,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.errors import UsageError
-from harness.local_service.task import Row, Split, apply
+from harness.local_service.task import Row, Split, apply, split_of
 
 ONE_STEP_SIZES: dict[str, int] = {"train": 1536, "test": 128}
 """Rows of each split: 20 steps of 64 prompts fit into train."""
@@ -63,15 +62,7 @@ def one_step_rows(split: Split, seed: int) -> list[Row]:
     Raises:
         UsageError: for a split that does not exist.
     """
-    if split not in ONE_STEP_SIZES:
-        raise UsageError(
-            "the one-step task has no such split",
-            expected=" or ".join(ONE_STEP_SIZES),
-            found=repr(split),
-        )
-    stream = _distinct_rows(seed)
-    test = [next(stream) for _ in range(ONE_STEP_SIZES["test"])]
-    return test if split == "test" else [next(stream) for _ in range(ONE_STEP_SIZES["train"])]
+    return split_of(_distinct_rows(seed), split, ONE_STEP_SIZES, "one-step")
 
 
 def _distinct_rows(seed: int) -> Iterator[Row]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypedDict, TypeVar
 
 from harness.errors import UsageError
@@ -36,6 +37,7 @@ LARGEST_RESULT = 299
 """Large enough for carries into the hundreds, small enough for a 0.15 M-parameter model."""
 
 _Choice = TypeVar("_Choice")
+_Drawn = TypeVar("_Drawn")
 
 
 class Row(TypedDict):
@@ -98,17 +100,27 @@ def generate_problems(split: Split, seed: int) -> list[Problem]:
     Raises:
         UsageError: for a split that does not exist.
     """
-    if split not in SPLIT_SIZES:
+    return split_of(distinct_problems(seed), split, SPLIT_SIZES, "embedded")
+
+
+def split_of(
+    stream: Iterator[_Drawn], split: str, sizes: Mapping[str, int], task: str
+) -> list[_Drawn]:
+    """Take one split from a stream of distinct rows: test comes first, so the two are disjoint.
+
+    Raises:
+        UsageError: for a split that does not exist.
+    """
+    if split not in sizes:
         raise UsageError(
-            "the embedded task has no such split",
-            expected=" or ".join(SPLIT_SIZES),
+            f"the {task} task has no such split",
+            expected=" or ".join(sizes),
             found=repr(split),
-            where="generate_rows",
+            where=f"the rows of the {task} task",
             fix="ask for one of the two",
         )
-    stream = distinct_problems(seed)
-    test = [next(stream) for _ in range(SPLIT_SIZES["test"])]
-    return test if split == "test" else [next(stream) for _ in range(SPLIT_SIZES["train"])]
+    test = list(islice(stream, sizes["test"]))
+    return test if split == "test" else list(islice(stream, sizes["train"]))
 
 
 def distinct_problems(seed: int, exclude: frozenset[str] = frozenset()) -> Iterator[Problem]:

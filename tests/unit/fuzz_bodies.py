@@ -72,7 +72,7 @@ def json_body(rng: random.Random, bodies: Mapping[str, Mapping[str, Any]]) -> tu
 
 
 def _bend(rng: random.Random, made: dict[str, Any]) -> None:
-    places = _places(made)
+    places = places_of(made)
     holder, key = rng.choice(places) if places else (made, "new")
     action = rng.choice(("replace", "replace", "drop", "add", "rename"))
     value = _value(rng)
@@ -96,13 +96,14 @@ def _value(rng: random.Random) -> Any:
     return copy.deepcopy(rng.choice(VALUES))
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def places_of(value: Any) -> list[tuple[Any, Any]]:
+    """Return holder and key of everything in a document, the outer ones first."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found: list[tuple[Any, Any]] = []
     for key, inner in items:
         found.append((value, key))
         if isinstance(inner, dict | list):
-            found += _places(inner)
+            found += places_of(inner)
     return found
 
 

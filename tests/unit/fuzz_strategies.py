@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+from fuzz_bodies import places_of
 from hypothesis import strategies as st
 from tinker.proto import tinker_public_pb2 as pb
 from toy_qwen import CONTEXT, VOCAB
@@ -35,7 +36,7 @@ RAW = st.sampled_from(
 def bent(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
     """Return a request's JSON with one thing or two wrong in it."""
     made = json.loads(json.dumps(document))
-    places = _places(made)
+    places = places_of(made)
     for _ in range(draw(st.integers(1, 2))):
         holder, key = draw(st.sampled_from(places)) if places else (made, "new")
         action = draw(st.sampled_from(["replace", "drop", "add", "rename"]))
@@ -48,14 +49,6 @@ def bent(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
             holder[draw(st.text(max_size=6)) if action == "add" else f"{key}_"] = value
     data = json.dumps(made).encode()
     return draw(mangled(data)) if draw(st.integers(0, 3)) == 0 else data
-
-
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return [p for k, v in value.items() for p in ((value, k), *_places(v))]
-    if isinstance(value, list):
-        return [p for k, v in enumerate(value) for p in ((value, k), *_places(v))]
-    return []
 
 
 @st.composite
