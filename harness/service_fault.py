@@ -23,6 +23,7 @@ from harness.errors import RefusedError, ServiceError
 MOST_CHARACTERS = 200
 REAL_STATUS = "harness_status"
 """Extension of a response whose status was handed to the SDK as another one."""
+_RESULTS = "POST /api/v1/retrieve_future"
 _SPEAKERS = frozenset({"tinker", "tinker_cookbook", "harness", "tests"})
 _CAPACITY_WORDS = re.compile(r"capacity[ _-]+exhausted", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
@@ -143,14 +144,15 @@ def unusable_answer(error: Exception, last_answer: str) -> Fault | None:
 
     Args:
         error: what ended the work.
-        last_answer: route and status of the answer before it.
+        last_answer: route and status of the answer before it: with several requests under way
+            it need not be the one that could not be read, so it is only said to come before.
     """
     if not any(_raised_by_sdk(part) for part in causes_of(error)):
         return None
     said = " ".join(str(error).split()) or "no message"
     return Fault(
         FaultKind.FAULTY,
-        one_clause(f"{last_answer}, which the SDK cannot use: {type(error).__name__}: {said}"),
+        one_clause(f"after {last_answer}, unusable to the SDK: {type(error).__name__}: {said}"),
     )
 
 
@@ -170,6 +172,10 @@ def _told(error: BaseException) -> str:
     if isinstance(error, tinker.APIStatusError):
         status = error.response.extensions.get(REAL_STATUS, error.status_code)
         return f"{name}: {route_of(error.request)} answered {status}: {error}"
+    if isinstance(error, tinker.RequestFailedError):
+        # The SDK reads the results of all futures from one route and raises this for no other
+        # answer; the last answer of the log may be another request's.
+        return f"{name}: {_RESULTS} said of {error.request_id}: {error.message}"
     return f"{name}: {error}"
 
 

@@ -182,8 +182,7 @@ CASES: dict[str, Case] = {
     "a pass that fails": Case(
         lambda: Rule("retrieve_future", failed_future, request_type="ForwardBackward"),
         PARITY | {"optimizer_rule"},
-        # Which request the SDK was waiting for is not in its error; 0.33 asks for several at once.
-        ("not supported",),
+        ("retrieve_future", "not supported"),
     ),
     "a sample that fails": Case(
         lambda: Rule("retrieve_future", failed_future, request_type="Sample"),

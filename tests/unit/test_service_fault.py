@@ -6,6 +6,7 @@ import httpx
 import pytest
 import tinker
 from google.protobuf.message import DecodeError
+from tinker.types import RequestErrorCategory
 
 from harness.service_fault import FaultKind, fault_of_error, kind_of_answer, one_clause
 
@@ -57,6 +58,14 @@ def caused(error: Exception) -> Exception:
 def test_errors(error: Exception, kind: FaultKind | None) -> None:
     fault = fault_of_error(error)
     assert (fault.kind if fault else None) is kind, repr(error)
+
+
+def test_a_failed_future_names_its_route_and_request_whatever_was_answered_last() -> None:
+    failed = tinker.RequestFailedError("no LoRA here", "req-1", RequestErrorCategory.User)
+    fault = fault_of_error(caused(failed))
+    found = fault.message if fault else None
+    said = "RequestFailedError: POST /api/v1/retrieve_future said of req-1: no LoRA here"
+    assert found == said, f"expected {said!r}, found {found!r}"
 
 
 def test_a_defect_met_while_handling_a_fault_is_no_fault_of_the_service() -> None:
