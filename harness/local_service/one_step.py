@@ -1,9 +1,12 @@
 """One-step sums for a small pretrained model, in GSM8K's row format.
 
-Plus, minus and times of small whole numbers in a few wordings. Each question ends by showing a
-boxed answer: without it the model of ``specs/smollm.json`` almost never draws a box at
-first, and a group whose rewards are all equal teaches nothing. Questions are distinct as text; the
-same two numbers may come back in another wording.
+Plus and minus of two digits. Each question shows two boxed equations, one right and one whose
+result is far too large. Without such a pattern the model of ``specs/smollm.json`` hardly ever draws
+a box at first, and where all rewards of a group are equal nothing is taught; and behind
+``\\boxed{`` it copies, it does not calculate. So an answer that repeats either equation is right
+half the time, and one that always takes the shorter number is right every time: the task shows that
+a real model learns from its rewards, not that it learns to calculate. Questions are distinct
+as text; the same two numbers may come back in another wording.
 
 Only ``random.Random.random`` is drawn from, as in :mod:`harness.local_service.task`.
 """
@@ -12,46 +15,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from harness.local_service.task import Row, Split, apply, split_of
+from harness.local_service.task import Row, Split, apply, between, pick, split_of
 
 ONE_STEP_SIZES: dict[str, int] = {"train": 1536, "test": 128}
 """Rows of each split: 20 steps of 64 prompts fit into train."""
 
-HOW_TO_ANSWER = " Say: The answer is \\boxed{9}, with the right number."
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One operator: its wordings and the inclusive range of both numbers."""
-
-    operator: str
-    wordings: tuple[str, ...]
-    low: int
-    high: int
-
-
-KINDS = (
-    Kind(
-        "+",
-        ("What is {a} + {b}?", "What is {a} plus {b}?", "Add {a} and {b}.", "Find {a} + {b}."),
-        2,
-        20,
-    ),
-    Kind(
-        "-",
-        ("What is {a} - {b}?", "What is {a} minus {b}?", "Take {b} from {a}.", "Find {a} - {b}."),
-        2,
-        20,
-    ),
-    Kind(
-        "*",
-        ("What is {a} * {b}?", "What is {a} times {b}?", "Multiply {a} by {b}.", "Find {a} * {b}."),
-        2,
-        9,
-    ),
+OPERATORS = ("+", "-")
+LARGEST_NUMBER = 9
+WORDINGS = (
+    "Say what is right: {first} or {second}",
+    "Say which is right: {first} or {second}",
+    "Tell what is right: {first} or {second}",
+    "Pick what is right: {first} or {second}",
 )
+WRONG_FROM, WRONG_TO = 100, 999
+"""The wrong equation's result, both ends included."""
 
 
 def one_step_rows(split: Split, seed: int) -> list[Row]:
@@ -76,11 +55,13 @@ def _distinct_rows(seed: int) -> Iterator[Row]:
 
 def _draw(rng: random.Random) -> Row | None:
     """Draw a row, or None where the result would be negative."""
-    kind = KINDS[int(rng.random() * len(KINDS))]
-    wording = kind.wordings[int(rng.random() * len(kind.wordings))]
-    a, b = (kind.low + int(rng.random() * (kind.high - kind.low + 1)) for _ in range(2))
-    result = apply(kind.operator, a, b)
+    operator, wording = pick(rng, OPERATORS), pick(rng, WORDINGS)
+    a, b = between(rng, 1, LARGEST_NUMBER), between(rng, 1, LARGEST_NUMBER)
+    wrong = between(rng, WRONG_FROM, WRONG_TO)
+    right_comes_first = rng.random() < 0.5
+    result = apply(operator, a, b)
     if result is None or result < 0:
         return None
-    question = wording.format(a=a, b=b) + HOW_TO_ANSWER
-    return Row(question=question, answer=f"{a}{kind.operator}{b}={result}\n#### {result}")
+    shown = [f"{a} {operator} {b} = \\boxed{{{number}}}" for number in (wrong, result)]
+    question = wording.format(first=shown[right_comes_first], second=shown[not right_comes_first])
+    return Row(question=question, answer=f"{a}{operator}{b}={result}\n#### {result}")

@@ -142,8 +142,8 @@ def folded_text(text: str) -> str:
 
 def draw_problem(rng: random.Random) -> Problem:
     """Draw a kind, its wording, its words and its numbers, each uniformly."""
-    kind = _pick(rng, PROBLEM_KINDS)
-    wording = _pick(rng, kind.wordings)
+    kind = pick(rng, PROBLEM_KINDS)
+    wording = pick(rng, kind.wordings)
     words = _draw_words(rng)
     numbers, results = _draw_numbers(rng, kind)
     question = wording.format(**words, **numbers)
@@ -156,12 +156,12 @@ def draw_problem(rng: random.Random) -> Problem:
 
 
 def _draw_words(rng: random.Random) -> dict[str, str]:
-    name = _pick(rng, NAMES)
-    holders, holder = _pick(rng, HOLDERS)
+    name = pick(rng, NAMES)
+    holders, holder = pick(rng, HOLDERS)
     return {
         "name": name,
-        "other": _pick(rng, [other for other in NAMES if other != name]),
-        "things": _pick(rng, THINGS),
+        "other": pick(rng, [other for other in NAMES if other != name]),
+        "things": pick(rng, THINGS),
         "holders": holders,
         "holder": holder,
     }
@@ -170,7 +170,7 @@ def _draw_words(rng: random.Random) -> dict[str, str]:
 def _draw_numbers(rng: random.Random, kind: Kind) -> tuple[dict[str, int], list[int]]:
     """Draw until every step has an exact result in range; return numbers and results."""
     while True:
-        numbers = {key: _between(rng, *limits) for key, limits in kind.ranges.items()}
+        numbers = {key: between(rng, *limits) for key, limits in kind.ranges.items()}
         results = _solve(kind.steps, numbers)
         if results is not None:
             return numbers, results
@@ -210,9 +210,11 @@ def apply(operator: str, left: int, right: int) -> int | None:
             )
 
 
-def _pick(rng: random.Random, choices: Sequence[_Choice]) -> _Choice:
+def pick(rng: random.Random, choices: Sequence[_Choice]) -> _Choice:
+    """Draw one of the choices, each as likely as another."""
     return choices[int(rng.random() * len(choices))]
 
 
-def _between(rng: random.Random, low: int, high: int) -> int:
+def between(rng: random.Random, low: int, high: int) -> int:
+    """Draw a whole number from ``low`` to ``high``, both included."""
     return low + int(rng.random() * (high - low + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
@@ -13,7 +14,7 @@ from small_run import LOCAL_SPEC
 from harness.errors import DocumentError, SpecError, UsageError
 from harness.gates.prompt_activation import measure_prompts
 from harness.local_service import smollm
-from harness.local_service.one_step import KINDS, ONE_STEP_SIZES, one_step_rows
+from harness.local_service.one_step import ONE_STEP_SIZES, WRONG_FROM, one_step_rows
 from harness.local_service.smollm import SMOLLM
 from harness.local_service.task import Split
 from harness.problems import load_problems
@@ -22,8 +23,8 @@ from harness.spec import load_spec, parse_spec
 
 LOADED = load_spec(ROOT / "specs" / "smollm.json")
 SPEC = LOADED.spec
-QUESTION = re.compile(r"(\d+)\D+(\d+)[?.] Say: The answer is \\boxed\{9\}, with the right number\.")
-SIGNS = {"+": "plus|Add|\\+", "-": "minus|Take|-", "*": "times|Multiply|\\*"}
+EQUATION = r"(\d) ([+-]) (\d) = \\boxed\{(\d+)\}"
+QUESTION = re.compile(rf"(?:Say|Tell|Pick) wh\w+ is right: {EQUATION} or {EQUATION}")
 
 
 def test_the_spec_loads() -> None:
@@ -65,20 +66,22 @@ def test_without_the_extra_the_session_is_refused_at_once(
 def test_every_answer_is_the_result_of_its_question(split: Split) -> None:
     rows = one_step_rows(split, SPEC.embedded.task_seed if SPEC.embedded else -1)
     assert len(rows) == ONE_STEP_SIZES[split]
-    kinds = set[str]()
+    places, signs = Counter[bool](), Counter[str]()
     for row in rows:
-        found = QUESTION.search(row["question"])
+        found = QUESTION.fullmatch(row["question"])
         assert found is not None, f"another form of question: {row['question']!r}"
-        asked = row["question"][: found.end(2)]
-        (sign,) = (sign for sign, words in SIGNS.items() if re.search(words, asked))
-        left, right = int(found[1]), int(found[2])
-        if asked.startswith("Take"):
-            left, right = right, left
-        result = {"+": left + right, "-": left - right, "*": left * right}[sign]
+        left, sign, right, first, *other, second = found.groups()
+        assert other == [left, sign, right], f"two different sums: {row['question']!r}"
+        result = int(left) + int(right) if sign == "+" else int(left) - int(right)
         assert row["answer"] == f"{left}{sign}{right}={result}\n#### {result}", row
-        assert result >= 0
-        kinds.add(sign)
-    assert kinds == {kind.operator for kind in KINDS}
+        shown = (int(first), int(second))
+        assert result in shown, f"the right result of {row['question']!r} is not shown"
+        assert 0 <= result < WRONG_FROM <= max(shown), row
+        places[shown[0] == result] += 1
+        signs[sign] += 1
+    assert set(signs) == {"+", "-"}, signs
+    # Four deviations of a fair coin: place alone must not tell what is right.
+    assert abs(places[True] - places[False]) <= 4 * len(rows) ** 0.5, places
 
 
 def test_no_question_comes_twice() -> None:
