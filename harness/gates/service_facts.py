@@ -23,6 +23,13 @@ from harness.sdk_generation import sampling_client
 ROWS = 8
 UPDATES = 2
 
+LEAST_TOKENS = 100
+"""Fewest sampled tokens whose log-probabilities are compared."""
+
+MOST_ROUNDS = 8
+"""How often the prompts are sampled, with new seeds, until there are as many: an update on gold
+answers leaves a model that answers in a few tokens."""
+
 FRESH_SHARE = 0.25
 """Largest mean distance of a sampler to the weights it should have, as a share of how far the step
 moved them. A sampler one step behind has a share of 1; it needs no bound on the service's noise."""
@@ -52,20 +59,29 @@ def measure_agreement(probe: LiveProbe) -> Measured:
 
 
 def _rollouts(probe: LiveProbe, sampler: tinker.SamplingClient) -> tuple[list[Scored], np.ndarray]:
-    """Sample as the run does; return rows and the log-probabilities that came with the tokens."""
+    """Sample as the run does, in rounds, until there are enough tokens.
+
+    Returns:
+        the rows, and the log-probabilities that came with all their tokens, in order.
+    """
     prompts_P = probe.prompts_P[:ROWS]
-    params = [probe.params(seed=i) for i in range(len(prompts_P))]
-    drawn = [row[0] for row in sample_each(sampler, prompts_P, params)]
-    rows = list(zip(prompts_P, [list(one.tokens) for one in drawn], strict=True))
-    given = [value for one in drawn for value in drawn_logprobs(one)]
-    return [(prompt, tokens) for prompt, tokens in rows], np.asarray(given, dtype=np.float64)
+    rows: list[Scored] = []
+    given: list[float] = []
+    for _ in range(MOST_ROUNDS):
+        params_P = [probe.params(seed=len(rows) + i) for i in range(len(prompts_P))]
+        drawn = [row[0] for row in sample_each(sampler, prompts_P, params_P)]
+        rows += zip(prompts_P, [list(one.tokens) for one in drawn], strict=True)
+        given += [value for one in drawn for value in drawn_logprobs(one)]
+        if len(given) >= LEAST_TOKENS:
+            break
+    return rows, np.asarray(given, dtype=np.float64)
 
 
 def _gap_facts(probe: LiveProbe, gaps: np.ndarray, where: str) -> list[Fact]:
     effect = "importance ratios would be off on-policy: the gradient is biased in both arms"
     limits = probe.tolerances
     return [
-        Fact("tokens compared", gaps.size, {"at_least": 100}, VACUOUS, where),
+        Fact("tokens compared", gaps.size, {"at_least": LEAST_TOKENS}, VACUOUS, where),
         Fact(
             "largest |sampler - trainer|, nats",
             float(gaps.max()),

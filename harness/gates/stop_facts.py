@@ -14,6 +14,12 @@ from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
 
 PROMPTS = 16
+LEAST_ENDED = 4
+"""Fewest completions that end by themselves, and that are cut, for the gate to mean anything."""
+
+MOST_ROUNDS = 8
+"""How often the prompts are sampled, with new seeds, until enough have ended: a model that rarely
+ends within max_tokens needs more than one round."""
 
 
 def measure_stops(probe: LiveProbe) -> Measured:
@@ -22,15 +28,8 @@ def measure_stops(probe: LiveProbe) -> Measured:
     count = len(prompts_P)
     limits = {"long": probe.params().max_tokens or 0, "short": 3}
     drawn = {
-        name: [
-            row[0]
-            for row in sample_each(
-                probe.sampler,
-                prompts_P,
-                [probe.params(seed=i, max_tokens=limit) for i in range(count)],
-            )
-        ]
-        for name, limit in limits.items()
+        "long": _ended_draws(probe, prompts_P, limits["long"]),
+        "short": _draws(probe, prompts_P, limits["short"], first_seed=0),
     }
     open_ended = [
         row[0]
@@ -48,8 +47,13 @@ def measure_stops(probe: LiveProbe) -> Measured:
     return Measured(
         (
             Fact("stop tokens of the run", len(probe.stop_ids), {"at_least": 1}, VACUOUS),
-            Fact("completions that stopped", reasons["stop"], {"at_least": 4}, VACUOUS),
-            Fact("completions cut by max_tokens", reasons["length"], {"at_least": 4}, VACUOUS),
+            Fact("completions that stopped", reasons["stop"], {"at_least": LEAST_ENDED}, VACUOUS),
+            Fact(
+                "completions cut by max_tokens",
+                reasons["length"],
+                {"at_least": LEAST_ENDED},
+                VACUOUS,
+            ),
             Fact(
                 "completions with a wrong ending",
                 len(wrong),
@@ -75,6 +79,25 @@ def measure_stops(probe: LiveProbe) -> Measured:
         ),
         {"string_stops": text_note, "stop_reasons": dict(reasons)},
     )
+
+
+def _ended_draws(
+    probe: LiveProbe, prompts_P: Sequence[Sequence[int]], limit: int
+) -> list[tinker.SampledSequence]:
+    """Sample every prompt, in rounds, until enough completions have ended by themselves."""
+    drawn: list[tinker.SampledSequence] = []
+    for _ in range(MOST_ROUNDS):
+        drawn += _draws(probe, prompts_P, limit, first_seed=len(drawn))
+        if sum(str(one.stop_reason) == "stop" for one in drawn) >= LEAST_ENDED:
+            break
+    return drawn
+
+
+def _draws(
+    probe: LiveProbe, prompts_P: Sequence[Sequence[int]], limit: int, *, first_seed: int
+) -> list[tinker.SampledSequence]:
+    params_P = [probe.params(seed=first_seed + i, max_tokens=limit) for i in range(len(prompts_P))]
+    return [row[0] for row in sample_each(probe.sampler, prompts_P, params_P)]
 
 
 def _few(defects: Sequence[str]) -> str:
