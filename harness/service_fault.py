@@ -2,7 +2,7 @@
 
 The SDK retries on its own and hides much of it: 402 for an hour, 429 on sampling and 5xx on results
 for ever (tinker-notes §4). So answers are judged where they arrive (:mod:`harness.answer_log`) and
-errors where a stage ends. Pure functions; contract §10.
+errors where a stage ends. Pure functions, but for the secrets they leave out; contract §10.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from tinker.lib.retryable_exception import RetryableException
 
 from harness.errors import RefusedError, ServiceError
+from harness.secrets_out import without_secrets
 
 MOST_CHARACTERS = 200
 REAL_STATUS = "harness_status"
@@ -211,6 +212,8 @@ def _kind_of_exception(error: BaseException) -> FaultKind | None:
 
 
 def one_clause(text: str) -> str:
-    """Return text as one plain clause: one line, no sentence end, cut to a readable length."""
-    line = " ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", text).split())[:MOST_CHARACTERS]
+    """Return text as one plain clause: one line, no secret or sentence end, cut to a length."""
+    # Secrets first: of one that is cut in two, no later look would recognise the part that stays.
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", without_secrets(text)).split())
+    line = line[:MOST_CHARACTERS]
     return _SENTENCE_END.sub(";", line).rstrip("; ")

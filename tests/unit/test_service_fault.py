@@ -79,3 +79,15 @@ def test_a_clause_is_one_line_without_a_sentence_end() -> None:
     assert found.startswith("It broke; Badly; Why; v1.2 knows; xxx")
     assert len(found) <= 200
     assert "\n" not in found
+
+
+@pytest.mark.parametrize("before", range(90, 130, 7))
+def test_no_part_of_a_secret_is_left_where_a_message_is_cut(
+    monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    secret = "plain-Words-that-have-no-shape-of-a-token"
+    monkeypatch.setenv("TINKER_API_KEY", secret)
+    fault = fault_of_error(status_error(401, f"{'x' * before} {secret} is unknown"))
+    found = fault.message if fault else ""
+    assert found.startswith("APIStatusError: POST /api/v1/asample answered 401"), found
+    assert secret[:6] not in found, f"part of the key is left: {found!r}"
