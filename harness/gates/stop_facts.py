@@ -6,12 +6,16 @@ Legend: ``_P`` prompts, ``_T`` tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import tinker
+from tinker.types import RequestErrorCategory
 
 from harness.gates.fact import VACUOUS, Fact, Measured
 from harness.gates.live_probe import LiveProbe, sample_each
+from harness.service_fault import FaultKind, fault_of_error
 
 PROMPTS = 16
 LEAST_ENDED = 4
@@ -21,26 +25,31 @@ MOST_ROUNDS = 8
 """How often the prompts are sampled, with new seeds, until enough have ended: a model that rarely
 ends within max_tokens needs more than one round."""
 
+_DECLINED = frozenset({400, 404, 422})
+"""Answers to a request that the service understood and does not serve (501 arrives as 404)."""
+
+Drawn = list[tinker.SampledSequence]
+
 
 def measure_stops(probe: LiveProbe) -> Measured:
     """Check stop reasons, stop tokens and max_tokens on long, short and unstopped completions."""
     prompts_P = probe.prompts_P[:PROMPTS]
-    count = len(prompts_P)
     limits = {"long": probe.params().max_tokens or 0, "short": 3}
+    draws = partial(_draws, probe, prompts_P)
     drawn = {
-        "long": _ended_draws(probe, prompts_P, limits["long"]),
-        "short": _draws(probe, prompts_P, limits["short"], first_seed=0),
+        "long": _in_rounds(
+            lambda seed: draws(seed, max_tokens=limits["long"]),
+            lambda ones: sum(str(one.stop_reason) == "stop" for one in ones) >= LEAST_ENDED,
+        ),
+        "short": draws(0, max_tokens=limits["short"]),
     }
-    open_ended = [
-        row[0]
-        for row in sample_each(
-            probe.sampler, prompts_P, [probe.params(seed=i, stop=[]) for i in range(count)]
-        )
-    ]
+    open_ended = _in_rounds(
+        lambda seed: draws(seed, stop=[]), lambda ones: _past(ones, probe.stop_ids) > 0
+    )
     every = [(one, limits[name]) for name, ones in drawn.items() for one in ones]
     wrong = [defect for one, limit in every if (defect := stop_defect(one, limit, probe.stop_ids))]
     open_wrong = [d for one in open_ended if (d := stop_defect(one, limits["long"], []))]
-    past = sum(any(t in probe.stop_ids for t in one.tokens[:-1]) for one in open_ended)
+    past = _past(open_ended, probe.stop_ids)
     reasons = Counter(str(one.stop_reason) for one, _ in every)
     text_wrong, text_note = _string_stop(probe, prompts_P)
     format_effect = "finished answers would be graded as truncated, or truncated ones as finished"
@@ -81,23 +90,27 @@ def measure_stops(probe: LiveProbe) -> Measured:
     )
 
 
-def _ended_draws(
-    probe: LiveProbe, prompts_P: Sequence[Sequence[int]], limit: int
-) -> list[tinker.SampledSequence]:
-    """Sample every prompt, in rounds, until enough completions have ended by themselves."""
-    drawn: list[tinker.SampledSequence] = []
+def _in_rounds(draw: Callable[[int], Drawn], enough: Callable[[Drawn], bool]) -> Drawn:
+    """Draw from a first seed on, again and again, until there is enough or no round is left."""
+    drawn: Drawn = []
     for _ in range(MOST_ROUNDS):
-        drawn += _draws(probe, prompts_P, limit, first_seed=len(drawn))
-        if sum(str(one.stop_reason) == "stop" for one in drawn) >= LEAST_ENDED:
+        drawn += draw(len(drawn))
+        if enough(drawn):
             break
     return drawn
 
 
 def _draws(
-    probe: LiveProbe, prompts_P: Sequence[Sequence[int]], limit: int, *, first_seed: int
-) -> list[tinker.SampledSequence]:
-    params_P = [probe.params(seed=first_seed + i, max_tokens=limit) for i in range(len(prompts_P))]
+    probe: LiveProbe, prompts_P: Sequence[Sequence[int]], first_seed: int, **asked: Any
+) -> Drawn:
+    """Sample every prompt once, each with its own seed."""
+    params_P = [probe.params(seed=first_seed + i, **asked) for i in range(len(prompts_P))]
     return [row[0] for row in sample_each(probe.sampler, prompts_P, params_P)]
+
+
+def _past(drawn: Drawn, stop_ids: Sequence[int]) -> int:
+    """Count the completions that went on after a stop token."""
+    return sum(any(token in stop_ids for token in one.tokens[:-1]) for one in drawn)
 
 
 def _few(defects: Sequence[str]) -> str:
@@ -139,9 +152,22 @@ def _string_stop(probe: LiveProbe, prompts_P: Sequence[Sequence[int]]) -> tuple[
             asked = probe.params(temperature=0.0, stop=[piece])
             cut = sample_each(probe.sampler, [prompt_T], [asked])[0][0]
         except (tinker.APIStatusError, tinker.RequestFailedError) as refusal:
-            return 0, f"not offered: {type(refusal).__name__}"
+            if not _declined(refusal):
+                raise
+            # What was wrong before stays wrong.
+            found = f" after {tried} tried, {defects} wrong" if tried else ""
+            return defects, f"not offered: {type(refusal).__name__}{found}"
         tried += 1
         text = probe.tokenizer.decode(cut.tokens)
         good = str(cut.stop_reason) == "stop" and piece in text
         defects += not (good and len(cut.tokens) < len(whole.tokens))
     return (defects, f"{tried} tried, {defects} wrong") if tried else (1, "no text to stop on")
+
+
+def _declined(error: tinker.APIStatusError | tinker.RequestFailedError) -> bool:
+    """Return whether the service does not serve what was asked; a fault of its says nothing."""
+    if (fault := fault_of_error(error)) is None or fault.kind is not FaultKind.FAULTY:
+        return False
+    if isinstance(error, tinker.APIStatusError):
+        return error.status_code in _DECLINED
+    return error.category == RequestErrorCategory.User

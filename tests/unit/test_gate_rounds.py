@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import numpy as np
 import pytest
 import tinker
+from tinker.types import RequestErrorCategory
 
 from harness.errors import GateError
 from harness.gates import service_facts, stop_facts
@@ -23,9 +25,13 @@ Draws = list[list[tinker.SampledSequence]]
 
 @dataclass
 class Script:
-    """A sampler that ends every ``one_in``-th completion early, and the seeds it was asked for."""
+    """A sampler that ends every ``one_in``-th completion early, and the seeds it was asked for.
+
+    Of those with an empty stop list, every ``open_in``-th goes past a stop token.
+    """
 
     one_in: int
+    open_in: int = 1
     seeds: list[int] = field(default_factory=list)
 
     def __call__(self, sampler: Any, prompts_P: Sequence[Any], params_P: Sequence[Any]) -> Draws:
@@ -37,7 +43,8 @@ class Script:
         if params.temperature == 0.0:
             return sequence([2] * limit, "length")
         if params.stop == []:
-            return sequence([2, END, *[2] * (limit - 2)], "length")
+            passes = seed % self.open_in == self.open_in - 1
+            return sequence([2, END if passes else 2, *[2] * (limit - 2)], "length")
         if limit > 3:
             self.seeds.append(seed)
         ends = limit > 3 and seed % self.one_in == self.one_in - 1
@@ -83,6 +90,66 @@ def test_rare_endings_are_waited_for(
     asked = len(sampler.seeds)
     assert asked == 16 * rounds, f"expected {16 * rounds} completions, found {asked}"
     assert len(set(sampler.seeds)) == asked, "a round repeated the seeds of another"
+
+
+def test_rare_stop_tokens_of_an_empty_stop_list_are_waited_for(
+    script: Callable[[int], Script],
+) -> None:
+    sampler = script(2)
+    sampler.open_in = 50
+    stop_facts.measure_stops(stand_in(sampler=None)).record(GateRecorder("stop_reasons", "a test"))
+
+
+def failed(category: RequestErrorCategory, message: str = "no") -> tinker.RequestFailedError:
+    return tinker.RequestFailedError(message, "req-1", category)
+
+
+def string_stop(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, *, good: int = 0
+) -> tuple[int, str]:
+    """Try string stops on a service that ignores ``good`` of them and then ends with an error."""
+    left = [good]
+
+    def drawn(sampler: Any, prompts_P: Sequence[Any], params_P: Sequence[Any]) -> Draws:
+        del sampler
+        if params_P[0].stop is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise error
+        return [[sequence([2] * 16, "length")] for _ in prompts_P]
+
+    monkeypatch.setattr(stop_facts, "sample_each", drawn)
+    tokenizer = SimpleNamespace(decode=lambda tokens: "b" * len(tokens))
+    return stop_facts._string_stop(stand_in(sampler=None, tokenizer=tokenizer), PROMPTS_P)
+
+
+def test_declined_string_stops_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = string_stop(monkeypatch, failed(RequestErrorCategory.User))
+    assert found == (0, "not offered: RequestFailedError"), found
+
+
+def test_a_wrong_string_stop_stays_wrong_when_the_next_is_declined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defects, note = string_stop(monkeypatch, failed(RequestErrorCategory.User), good=2)
+    assert defects == 2, f"2 wrong endings were measured, told as {defects}: {note}"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        failed(RequestErrorCategory.Server),
+        failed(RequestErrorCategory.User, "capacity exhausted"),
+        tinker.RateLimitError(
+            "full", response=httpx.Response(429, request=httpx.Request("POST", "/")), body=None
+        ),
+    ],
+)
+def test_a_fault_at_a_string_stop_is_no_sign_of_what_is_offered(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    with pytest.raises(type(error)):
+        string_stop(monkeypatch, error)
 
 
 def test_a_model_that_never_ends_is_given_up(script: Callable[[int], Script]) -> None:
