@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.durable import stored
 from harness.errors import HarnessError
 from harness.gate_items import (
     argument_of,
@@ -64,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     options = options_of(config)
     try:
+        if not config.option.collectonly:
+            # Found here, a folder that cannot be written costs nothing.
+            with stored(options.artifacts):
+                options.artifacts.mkdir(parents=True, exist_ok=True)
         screen = Screen(config)
         session = HarnessSession(options, screen.line, screen.step)
         session.selected_arms()

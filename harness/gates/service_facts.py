@@ -112,15 +112,14 @@ def measure_freshness(probe: LiveProbe) -> Measured:
         path = training.save_weights_for_sampler(f"{probe.label}-fresh-{step}").result().path
         named = sampling_client(probe.client.create_sampling_client(model_path=path))
         moved = _mean_distance(weights, old_weights)
-        shares = {
-            "new sampler": _mean_distance(sampler_logprobs(sampler, rows), weights) / moved,
+        distances = {
+            "new sampler": _mean_distance(sampler_logprobs(sampler, rows), weights),
             "new sampler from a saved checkpoint": _mean_distance(
                 sampler_logprobs(named, rows), weights
-            )
-            / moved,
-            "old sampler": _mean_distance(sampler_logprobs(old_sampler, rows), old_weights) / moved,
+            ),
+            "old sampler": _mean_distance(sampler_logprobs(old_sampler, rows), old_weights),
         }
-        facts += _fresh_facts(moved, shares, f"step {step}, {len(weights)} tokens")
+        facts += _fresh_facts(moved, distances, f"step {step}, {len(weights)} tokens")
         old_sampler, old_weights = sampler, weights
     return Measured(tuple(facts), {fact.name + f" ({fact.where})": fact.value for fact in facts})
 
@@ -129,11 +128,13 @@ def _mean_distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).mean())
 
 
-def _fresh_facts(moved: float, shares: Mapping[str, float], where: str) -> list[Fact]:
+def _fresh_facts(moved: float, distances: Mapping[str, float], where: str) -> list[Fact]:
     effect = (
         "rollouts, or the evaluation, would come from other weights than those that were trained"
     )
     blind = "a stale sampler would look fresh"
+    # Where nothing moved there is no share, and the first fact is missed by itself.
+    shares = {name: distance / moved for name, distance in distances.items()} if moved else {}
     facts = [
         Fact(
             "mean move of the trainer's log-probabilities, nats",

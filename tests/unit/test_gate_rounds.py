@@ -199,3 +199,25 @@ def test_short_answers_are_drawn_again_until_enough_tokens_are_compared(
     else:
         with pytest.raises(GateError, match=r"tokens compared ≥ 100 .* found: 64"):
             measured.record(recorder)
+
+
+def test_an_optimizer_that_moves_nothing_misses_the_move_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("trainer_logprobs", "sampler_logprobs"):
+        monkeypatch.setattr(service_facts, name, lambda *_: np.full(120, -1.0))
+    monkeypatch.setattr(service_facts, "update", lambda *_: None)
+    monkeypatch.setattr(service_facts, "sampling_client", lambda client: client)
+    saved = SimpleNamespace(result=lambda: SimpleNamespace(path="tinker://saved"))
+    trainer = SimpleNamespace(
+        save_weights_and_get_sampling_client=lambda: None, save_weights_for_sampler=lambda _: saved
+    )
+    probe = stand_in(
+        new_trainer=lambda: trainer,
+        gold_rows=lambda *_: [],
+        adam=lambda: None,
+        label="a-test",
+        client=SimpleNamespace(create_sampling_client=lambda **_: None),
+    )
+    with pytest.raises(GateError, match=r"mean move .* ≥ 0.05 .* found: 0"):
+        service_facts.measure_freshness(probe).record(GateRecorder("sampler_freshness", "a test"))

@@ -54,6 +54,14 @@ def test_an_unknown_arm_is_a_usage_error(pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*--arm names no arm*grpo*gs1*"])
 
 
+def test_artifacts_that_cannot_be_a_folder_are_a_usage_error(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    (root / "taken").write_text("a file")
+    result = run(pytester, "-m", "preflight", "--artifacts=taken")
+    assert result.ret == 4, f"expected a usage error, found exit {result.ret}"
+    result.stderr.fnmatch_lines(["*taken*"])
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
