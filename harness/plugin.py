@@ -65,16 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     options = options_of(config)
     try:
-        if not config.option.collectonly:
-            # Found here, a folder that cannot be written costs nothing.
-            with stored(options.artifacts):
-                options.artifacts.mkdir(parents=True, exist_ok=True)
         screen = Screen(config)
         session = HarnessSession(options, screen.line, screen.step)
         session.selected_arms()
         if options.mirror:
             require_tracker(options.mirror, os.environ)
         session.begin()
+        if not config.option.collectonly:
+            # Found here, a folder that cannot be written costs nothing.
+            with stored(options.artifacts):
+                options.artifacts.mkdir(parents=True, exist_ok=True)
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[SESSION] = session
